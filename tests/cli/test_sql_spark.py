@@ -46,7 +46,7 @@ def rows(session: Session, statement: str) -> tuple[list[tuple[str, str]], list[
 
 
 def test_polars_returns_what_spark_returns(sessions: dict[str, Session], depth: Depth) -> None:
-    for statement in depth.sample(FOR_POLARS, 16):
+    for statement in depth.sample(FOR_POLARS, 8):
         assert rows(sessions["polars"], statement) == rows(sessions["spark"], statement), statement
 
 

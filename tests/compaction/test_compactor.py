@@ -234,6 +234,7 @@ def test_every_duty_has_a_name_of_its_own() -> None:
     assert all(duty.every_s > 0 for duty in DUTIES)
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_compactor_whose_storage_fails_tries_again(tmp_path: Path, after: bool, depth: Depth) -> None:
@@ -261,6 +262,7 @@ def test_a_compactor_whose_storage_fails_tries_again(tmp_path: Path, after: bool
 # ------------------------------------------------------------------------------------------------ the lease
 
 
+@pytest.mark.deep  # it takes its time; a takeover waits for a heart, too
 @pytest.mark.slow
 def test_the_heartbeat_outlives_the_time_that_was_asked_for(store: Store, catalog: Catalog) -> None:
     worn(store, writes=1)

@@ -15,6 +15,7 @@ import pytest
 from compaction.compact import compact_table
 from filestore.errors import Conflict
 from filestore.table import FileStore
+from tests.depth import Depth
 from tests.tables import assert_healthy, create, define, read, read_deltalake, read_polars, reopen, write
 from tests.waiting import until
 
@@ -23,8 +24,8 @@ KEYS = 3000
 
 
 @pytest.mark.slow
-def test_two_writers_and_two_compactors_lose_nothing(folder: Path) -> None:
-    race(folder, COMMITS)
+def test_two_writers_and_two_compactors_lose_nothing(folder: Path, depth: Depth) -> None:
+    race(folder, depth.times(10, deep=COMMITS))
 
 
 @pytest.mark.deep

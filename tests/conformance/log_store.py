@@ -20,6 +20,7 @@ from filestore.model.schema import Column, Schema
 from log.slices import BATCH_ROWS
 from log.table.store import EndReport, LogBatch, LogConfig, LogControl, LogStore, LogTail, log_config
 from log.table.systems import open_log
+from tests.depth import Depth
 from tests.log.table.processes import WriterProcess, write_in_processes
 from tests.waiting import until
 
@@ -495,8 +496,8 @@ class LogStoreTests:
         assert ids_of(log.read([transaction])) == [1]
 
     @pytest.mark.slow
-    def test_four_processes_write_at_once(self, log: LogStore, config: LogConfig) -> None:
-        writers, commits, rows = 4, 5, 300
+    def test_processes_write_at_once(self, log: LogStore, config: LogConfig, depth: Depth) -> None:
+        writers, commits, rows = depth.times(2, deep=4), 5, 300
         ids = [[transaction_id(config, f"{w}.0") for _ in range(commits)] for w in range(writers)]
         transactions = write_in_processes(config, ids, buckets=range(BUCKETS), rows=rows)
         assert {t.id for t in transactions} == {i for mine in ids for i in mine}

@@ -133,6 +133,7 @@ def test_a_compactor_stops_by_itself(deployment: Deployment) -> None:
     deployment.parts["compactor"].start()
 
 
+@pytest.mark.deep  # as Ctrl-C does, with fewer parts
 def test_the_script_ends_all_that_it_started(public: Path) -> None:
     """It gives a command the deployment's settings, and returns its exit code; what it started ends with it."""
     command = ["sh", "-c", f'ps -o pid= --ppid $PPID > {public}/started; test -n "$TABLESTORE_CATALOG"; exit 7']

@@ -17,7 +17,7 @@ from filestore.model.partition_set import NO_PARTITIONS
 from filestore.model.snapshot import Operation
 from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
-from tests.depth import sampled
+from tests.depth import Depth, sampled
 from tests.faults import FailAt, FaultyStorage
 from tests.filestore.surgery import DAMAGES, Damage, on_add, on_entry
 from tests.folders import memory_folder
@@ -207,14 +207,14 @@ def write_blindly(store: FileStore, base: TableState, key: int) -> None:
     blind.commit()
 
 
-def test_an_outage_of_any_single_request_is_raised_and_not_reported(store: FileStore) -> None:
+def test_an_outage_of_any_single_request_is_raised_and_not_reported(store: FileStore, depth: Depth) -> None:
     counted = FaultyStorage(LocalStorage())
     table = reopen(store, counted)
     counted.calls.clear()
     examine(table)
     requests = sum(not call.done for call in counted.calls)
     assert requests > 20
-    for number in range(1, requests + 1):
+    for number in depth.sample(range(1, requests + 1), 30):
         storage = FaultyStorage(LocalStorage())
         table = reopen(store, storage)
         storage.hook = FailAt(number, Unavailable("out for a moment"))

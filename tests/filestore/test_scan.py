@@ -25,7 +25,7 @@ from filestore.reading.predicate import Predicate
 from filestore.reading.scan import ScanPlan, plan_scan, scan, scan_frames, scan_table
 from filestore.rows.frames import arrow_table
 from filestore.table import FileStore
-from tests.depth import sampled
+from tests.depth import DEPTH, sampled
 from tests.folders import memory_folder
 from tests.model.model import tiny_row_groups
 from tests.tables import assert_healthy, create, define, to_arrow, write
@@ -205,7 +205,7 @@ def build(folder: Path, table: dict[str, Any]) -> FileStore:
     return store
 
 
-@settings(max_examples=settings.default.max_examples * 2)
+@settings(max_examples=DEPTH.times(8, deep=50))
 @given(table=filled(), conditions=st.lists(sql_conditions() | expressions(), min_size=1, max_size=6))
 def test_a_filtered_scan_gives_what_polars_gives_on_all_rows(
     table: dict[str, Any], conditions: list[Predicate]

@@ -82,6 +82,7 @@ def commits(request: pytest.FixtureRequest) -> int:
     return request.param  # type: ignore[no-any-return]
 
 
+@pytest.mark.deep  # tests/model/test_many_writers.py has four processes
 @pytest.mark.slow
 def test_with_the_embedded_log(store: Store, folder: Path, seed: int, sequence: bool, commits: int) -> None:
     options = {"bucket": "2"} | ({"sequence.field": "at"} if sequence else {})

@@ -77,6 +77,7 @@ def crash(store: Store, table: Table, seed: int, rounds: int, acks: Path) -> Non
         assert follower.catch_up() == expected, where
 
 
+@pytest.mark.deep  # the few deaths are enough
 @pytest.mark.slow
 def test_many_deaths_of_a_writer(store: Store, folder: Path, seed: int, depth: Depth) -> None:
     rounds = depth.times(10, deep=20)

@@ -87,6 +87,7 @@ def runs_twice(table: TableFiles, task: CompactionTask) -> CompactionResult:
     return compact_slot(table, task.files, task.level)
 
 
+@pytest.mark.deep  # test_task_faults.py has such attempts
 @pytest.mark.parametrize(
     "attempt", sampled([dies_after_its_work, fails_after_its_work, runs_twice], 3, test=3), ids=lambda f: f.__name__
 )

@@ -61,6 +61,7 @@ def fails_in_the_middle(job: WriteJob, batches: Any, attempt: str) -> TaskOutcom
     return job.run(some(), attempt)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "attempt",
     sampled([dies_after_its_work, fails_after_its_work, runs_twice, fails_in_the_middle], 2, test=2),
@@ -98,6 +99,7 @@ def finds_no_log(job: WriteJob, batches: Any, attempt: str) -> TaskOutcome:
     raise Unavailable("the broker is away", code="log-unavailable")
 
 
+@pytest.mark.deep  # test_runner.py has errors of tasks
 def test_a_log_that_is_away_in_all_tasks_is_an_error_of_ours(
     lake: SparkStore, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +118,7 @@ def always_fails(job: WriteJob, batches: Any, attempt: str) -> TaskOutcome:
     return outcome
 
 
+@pytest.mark.deep  # as test_sink.py has it
 def test_a_frame_whose_tasks_are_retried(lake: SparkStore, store: Store, folder: Path) -> None:
     """The stage before the shuffle fails once: its rows are made again."""
     table = store.create_table("shop.orders", "id BIGINT, v INT", primary_key=["id"], options={"bucket": "2"})

@@ -88,7 +88,7 @@ def test_statements_do_what_they_do_to_a_delta_table(
     sql(f"CREATE TABLE {theirs} (id BIGINT, p STRING, n INT, v STRING) USING delta")
     for table in ("lake.shop.t", theirs):
         sql(f"INSERT INTO {table} VALUES {values(random.Random(1), list(range(10)))}")
-    for number in range(depth.times(3, deep=50)):
+    for number in range(depth.times(2, deep=50)):
         text = statement(chance)
         for table in ("lake.shop.t", theirs):
             try:

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tablestore import Store
 from tablestore.spark import SparkStore
+from tests.depth import Depth
 from tests.spark.sql.conftest import Sql
 
 OURS = "VersionFiles("
@@ -217,7 +218,7 @@ def conditions() -> st.SearchStrategy[str]:
 
 
 def test_any_condition_finds_what_delta_finds(
-    spark: SparkSession, session: SparkSession, sql: Sql, store: Store
+    spark: SparkSession, session: SparkSession, sql: Sql, store: Store, depth: Depth
 ) -> None:
     """Another session reads the same path, and knows of no catalog, so Delta plans its queries."""
     sql(
@@ -236,10 +237,11 @@ def test_any_condition_finds_what_delta_finds(
         theirs = spark.sql(f"SELECT id FROM delta.`{path}` WHERE {condition}").collect()
         assert sql(f"SELECT id FROM lake.shop.v WHERE {condition}") == sorted((tuple(row) for row in theirs), key=repr)
 
+    some = settings(max_examples=depth.times(4, deep=12), deadline=None)
     assert OURS in plan_of(session.table("lake.shop.v"))
     assert OURS not in plan_of(spark.sql(f"SELECT * FROM delta.`{path}`"))
-    settings(max_examples=12, deadline=None)(given(conditions())(check))()
+    some(given(conditions())(check))()
     sql("DELETE FROM lake.shop.v WHERE id % 7 = 0")
     sql("INSERT INTO lake.shop.v SELECT id + 1, i, s, b, day, at, n, f FROM lake.shop.v WHERE id % 5 = 0")
     assert DELETED in plan_of(session.table("lake.shop.v"))
-    settings(max_examples=12, deadline=None)(given(conditions())(check))()
+    some(given(conditions())(check))()

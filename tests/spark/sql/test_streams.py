@@ -54,6 +54,7 @@ def test_without_the_kind_only_inserts_can_come(session: SparkSession, sql: Sql,
     assert sql("SELECT * FROM lake.shop.copy") == [(1, "a")]
 
 
+@pytest.mark.deep  # test_sink.py and test_write_stream.py repeat batches
 @pytest.mark.usefixtures("orders")
 def test_a_repeated_batch_is_no_commit(session: SparkSession, store: Store, sql: Sql, folder: Path) -> None:
     sql("INSERT INTO lake.shop.orders VALUES (1, 'a')")

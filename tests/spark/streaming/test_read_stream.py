@@ -102,6 +102,7 @@ def test_the_snapshot_then_the_log_and_a_restart_goes_on(orders: Table, sink: Si
     assert replay(seen, ["id"]) == rows(orders)
 
 
+@pytest.mark.deep  # it repeats what its neighbours do once
 def test_nothing_is_lost_or_doubled_while_a_writer_goes_on(orders: Table, sink: Sink) -> None:
     put(orders, *range(50))
     expected = 50

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tablestore import Store, Table
+from tests.depth import DEPTH
 from tests.tables import in_order, read_deltalake
 from tests.warehouses import assert_whole, changes, orphans, replay, rows, to_arrow, warehouse
 
@@ -149,6 +150,7 @@ def made(store: Store, mode: str, write_mode: str, *, partitioned: bool, ordered
 
 
 @pytest.mark.slow
+@settings(max_examples=DEPTH.times(4, deep=25))
 @given(
     st.lists(STEP, min_size=2, max_size=9),
     st.sampled_from(["rewrite", "metadata"]),
