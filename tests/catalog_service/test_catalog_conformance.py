@@ -145,6 +145,7 @@ def test_names_are_folded(catalog: Catalog) -> None:
         catalog.create_table("shop", CreateTable.of("ORDERS", "id BIGINT"))
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("name", ["", "..", "a/b", "a b", "a.b", "1a", "_a", "a-b", "ä", "a" * 101, "\u212ab"])
 def test_bad_names(catalog: Catalog, warehouse: str, name: str) -> None:
     catalog.create_database("shop")

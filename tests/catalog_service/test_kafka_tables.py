@@ -106,6 +106,7 @@ def test_an_empty_topic_of_the_users_becomes_the_log_and_stays(catalog: Catalog,
     catalog.drop_database("shop")
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("count", "settings", "problem", "code"),
     [
@@ -129,6 +130,7 @@ def test_a_topic_that_does_not_fit_is_refused_and_left_as_it_is(
     assert partitions(kafka_broker)[name] == count
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("method", ["create_log", "create_files", "delete_files"])
 def test_whatever_fails_a_topic_of_the_users_stays(warehouse: str, kafka_broker: KafkaBroker, method: str) -> None:
     name = topic_of_the_users(kafka_broker)

@@ -43,7 +43,7 @@ def end_sessions_with_locks(server: PostgresServer) -> int:
     return len(ended)
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(6)
 @pytest.mark.parametrize(("action", "log", "method", "after", "taker"), sampled(CASES, 100, 9, names=5))
 def test_a_lock_is_lost_at_a_step_and_another_service_takes_over(
     server: PostgresServer, database: str, warehouse: str, action: str, log: str, method: str, after: bool, taker: str
@@ -88,6 +88,7 @@ def test_a_lock_is_lost_at_a_step_and_another_service_takes_over(
     assert check(warehouse, database) == sorted({*seen, "shop.next"})
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("log", ["none", "embedded", "kafka"])
 def test_regression_a_staged_table_whose_lock_was_lost_leaves_nothing(
     server: PostgresServer, database: str, warehouse: str, log: str

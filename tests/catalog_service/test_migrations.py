@@ -225,6 +225,7 @@ def test_every_revision_goes_down_and_up_again_and_keeps_the_rows(database: str,
     engine.dispose()
 
 
+@pytest.mark.few(1)
 def test_a_downgrade_removes_only_what_an_older_version_cannot_read(
     database: str, warehouse: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,6 +101,7 @@ def test_two_tables_exchange_their_names(catalog: Catalog, warehouse: str) -> No
     assert check(warehouse) == ["shop.orders", "shop.sales"]
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("old", ["orders", "large"])
 @pytest.mark.parametrize("taken", ["orders", "sales", "large"])
 def test_a_taken_name_is_refused(catalog: Catalog, old: str, taken: str) -> None:
@@ -421,6 +422,7 @@ def test_a_missing_view(catalog: Catalog) -> None:
     catalog.drop_view("shop", "large", if_exists=True)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("changes", "code"),
     [

@@ -323,6 +323,7 @@ def test_without_the_driver_the_error_names_the_extra(monkeypatch: pytest.Monkey
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("skew_s", [-7200, 7200])
 def test_leases_expire_by_the_databases_clock_however_wrong_a_hosts_is(
     database: str, warehouse: str, skew_s: int

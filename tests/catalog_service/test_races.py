@@ -29,7 +29,7 @@ from tests.processes import PROCESSES
 ORDERS = CreateTable.of("orders", "id BIGINT, name STRING", primary_key=["id"])
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("if_not_exists", [False, True])
 @pytest.mark.parametrize("over", ["http", "embedded"])

@@ -68,7 +68,7 @@ def between(store: FileStore, step: Step) -> CompactionRunner:
     return run
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("step", [upsert, rob_one_bucket, overwrite], ids=lambda step: step.__name__)

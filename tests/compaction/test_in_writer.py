@@ -36,6 +36,7 @@ def runs(table: Table) -> int:
     return max((len(sorted_runs(files, table.definition)) for files in slots), default=0)
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("log", ["none", "embedded"])
 def test_files_stay_few_while_rows_are_written(store: Store, log: str) -> None:

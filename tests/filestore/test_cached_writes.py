@@ -102,7 +102,7 @@ def history(kind: type[FileStore], folder: Path, options: Mapping[str, object], 
     return contents(folder)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("kind", "limits"), sampled(itertools.product(KINDS, LIMITS), 9, test=3, names=2))
 @settings(max_examples=min(10, settings.default.max_examples // 2))
 @given(steps=STEPS)
@@ -115,6 +115,7 @@ def test_a_table_is_the_same_byte_by_byte(kind: str, limits: str, steps: list[An
         assert kept == history(Uncached, folder / "not", options, steps)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("limits", ["defaults", "on-disk"])
 @pytest.mark.parametrize("kind", ["images-and-sequence", "partial-update"])
 def test_the_third_write_reads_no_stored_file(
@@ -145,6 +146,7 @@ def test_the_third_write_reads_no_stored_file(
     assert_healthy(store)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_who_writes_once_keeps_nothing(folder: Path, kind: str) -> None:
     """Even where a row group is met by many chunks."""

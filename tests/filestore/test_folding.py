@@ -63,7 +63,7 @@ def calls_of_a_fold(definition: TableDefinition) -> int:
         return len(storage.calls)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", list(DEFINITIONS))
 @pytest.mark.parametrize("how", ["before", "after", "kill"])

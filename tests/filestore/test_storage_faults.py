@@ -48,7 +48,7 @@ def rows(store: FileStore, version: int | None = None) -> dict[int, int]:
 # --------------------------------------------------------------------------------------- errors, torn files, slowness
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("later", [False, True], ids=["merge-on-write", "merge-on-read"])
 @pytest.mark.parametrize("one_in", [60, 150])

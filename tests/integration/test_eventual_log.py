@@ -115,7 +115,7 @@ def test_a_quiet_commit_logs_nothing_twice(table: Table) -> None:
     assert state.log.repaired == {b: state.log.offsets.get(b, 0) for b in range(2)}
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("healer", sampled(["the next write", "recover"], 2))
 def test_records_of_a_dead_writer_are_taken_back(table: Table, healer: str) -> None:
     put(table, 1, 2, 3)
@@ -156,6 +156,7 @@ def test_what_repairs_write_does_not_grow_with_the_dead(table: Table) -> None:
     assert_right(table)
 
 
+@pytest.mark.few(1)
 def test_one_key_of_many_dead_writers_is_repaired_once(table: Table) -> None:
     put(table, 1)
     for _ in range(4):
@@ -179,6 +180,7 @@ def test_a_tail_of_more_records_than_are_held_at_once(table: Table, monkeypatch:
     assert records(table) == (10 + 20 + 10 + 10) + 10 + 15 + 20, "of three repairs: strays, strays, contended keys"
 
 
+@pytest.mark.few(1)
 def test_a_control_record_of_a_dead_writer_does_not_hold_readers_up(table: Table) -> None:
     """The stray has no key to repair, so readers waited for the next write."""
     put(table, 1, 2)
@@ -196,6 +198,7 @@ def test_a_write_that_fails_takes_back_what_it_logged(table: Table) -> None:
     assert [row["name"] for row in rows(table)] == ["a", "a"]
 
 
+@pytest.mark.few(1)
 def test_a_rollback_that_fails_takes_back_what_it_logged(table: Table) -> None:
     put(table, 1, 2)
     put(table, 2, 3, name="b")
@@ -231,6 +234,7 @@ def between(table: Table, work: Any) -> Table:
     return on(table, FaultyStorage(LocalStorage(), hook))
 
 
+@pytest.mark.few(1)
 def test_the_one_that_commits_last_speaks_last(table: Table) -> None:
     put(table, 1, 2, 3, 4)
     put(between(table, lambda: put(on(table), 2, 3, name="early")), 1, 2, name="late")
@@ -238,6 +242,7 @@ def test_the_one_that_commits_last_speaks_last(table: Table) -> None:
     assert_right(table)
 
 
+@pytest.mark.few(1)
 def test_strays_that_others_wrote_over_meanwhile(table: Table) -> None:
     """The late writer has repaired the stray's key by the table's row, and then another writer changes that row."""
     put(table, 1, 2)
@@ -247,6 +252,7 @@ def test_strays_that_others_wrote_over_meanwhile(table: Table) -> None:
     assert_right(table)
 
 
+@pytest.mark.few(1)
 def test_a_living_writers_records_are_left_to_it(table: Table) -> None:
     """Another writer commits the same keys before the living one does."""
     put(table, 1, 2)
@@ -260,7 +266,7 @@ def test_a_living_writers_records_are_left_to_it(table: Table) -> None:
     assert {row["id"]: row["name"] for row in rows(table)} == {1: "living", 2: "living", 3: "living", 5: "other"}
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("first", ["write", "overwrite"])
 def test_overwrites_and_writes_at_once(table: Table, first: str) -> None:
     put(table, 1, 2, 3, 4, 5, 6)
@@ -274,6 +280,7 @@ def test_overwrites_and_writes_at_once(table: Table, first: str) -> None:
     assert_right(table)
 
 
+@pytest.mark.few(1)
 def test_a_rollback_while_others_write(table: Table) -> None:
     put(table, 1, 2, 3)
     put(table, 2, 4, name="b")
@@ -281,6 +288,7 @@ def test_a_rollback_while_others_write(table: Table) -> None:
     assert_right(table)
 
 
+@pytest.mark.deep  # test_log_deaths.py has deaths
 @pytest.mark.few(1)
 @pytest.mark.slow
 def test_rounds_of_two_writers_and_deaths(table: Table, seed: int, depth: Depth) -> None:

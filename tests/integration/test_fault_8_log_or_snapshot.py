@@ -47,7 +47,7 @@ def followed(table: Table) -> list[dict[str, Any]]:
     return replay(changes(table, version=0), KEY)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("healer", HEALERS)
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_transactional_shows_no_record_without_its_snapshot(
@@ -69,6 +69,7 @@ def test_transactional_shows_no_record_without_its_snapshot(
             assert "never" not in {row["name"] for row in foreign.changes()}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("healer", HEALERS)
 def test_transactional_publishes_again_what_the_broker_aborted_of_a_snapshot(
     store: Store, request: pytest.FixtureRequest, kafka_broker: Any, healer: str
@@ -97,7 +98,7 @@ def test_transactional_publishes_again_what_the_broker_aborted_of_a_snapshot(
     assert [s.operation for s in table.snapshots()].count(Operation.REPUBLISH) == 1
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("healer", HEALERS)
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_eventual_comes_to_what_the_files_say(

@@ -70,6 +70,7 @@ def test_other_consumers_read_what_the_table_holds(table: Table, foreign: Foreig
     assert foreign.values[-1]["op"] == "m", "a control record says that the table was replaced"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("point", ["commit", "data-file", "sync"])
 def test_log_written_snapshot_not(table: Table, foreign: ForeignConsumer, point: str) -> None:
     """The writer lives and aborts its transaction: nobody ever reads its records, and nobody waits for them."""
@@ -142,6 +143,7 @@ def wait_before_commit(where: Any, name: str, at_commit: Any) -> None:
     put(on(table, FaultyStorage(LocalStorage(), hook)), 1, 5, name=name)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("end", ["goes-on", "dies"])
 def test_a_writer_that_is_stopped_for_long_keeps_its_transaction_until_it_dies(
     table: Table, foreign: ForeignConsumer, end: str

@@ -55,7 +55,7 @@ def last_by_key(values: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for _, row in sorted(held.items()) if row is not None]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("options", list(AGREE.values()), ids=list(AGREE))
 def test_the_last_value_of_a_key_is_the_tables(
     store: Store, kafka_broker: KafkaBroker, options: dict[str, str]

@@ -85,6 +85,7 @@ def test_one_that_begins_again_gets_what_it_needs(table: Table) -> None:
     assert replay(found, ["id"]) == rows(table)
 
 
+@pytest.mark.few(1)
 def test_what_another_writer_logged_in_between_is_corrected(table: Table) -> None:
     write_retried(table, [1, 3, 4], range(1, 7), lambda: put(on(table), 1, 3, name="other"))
     found = followed(table, version=1)

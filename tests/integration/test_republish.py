@@ -86,6 +86,7 @@ def delivers(foreign: ForeignConsumer, commit_id: str, *ids: int) -> bool:
     return found() == list(ids)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("healer", ["the next write", "recover"])
 def test_an_aborted_transaction_is_published_again_under_its_commit_id(
     table: Table, foreign: ForeignConsumer, healer: str
@@ -132,6 +133,7 @@ def test_what_retention_takes_after_it_was_committed_is_not_lost(table: Table, f
     assert republished(table) == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("trim", [False, True], ids=["aborted", "trimmed"])
 def test_who_applies_the_topic_in_its_order_ends_with_the_newest_rows(
     table: Table, foreign: ForeignConsumer, trim: bool
@@ -150,6 +152,7 @@ def test_who_applies_the_topic_in_its_order_ends_with_the_newest_rows(
     assert [row["name"] for row in rows(table)] == ["b", "c", "a"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("trim", [False, True], ids=["aborted", "trimmed"])
 def test_who_counts_the_rows_of_complete_changes_ends_with_the_newest_rows(
     store: Store, kafka_broker: KafkaBroker, trim: bool
@@ -183,6 +186,7 @@ def test_an_overwrite_is_published_again(table: Table, foreign: ForeignConsumer)
     assert [v["message"] for v in reported] == [{"control": "overwrite"}] * 2
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("trim", [False, True], ids=["aborted", "trimmed"])
 def test_rows_without_a_key_are_published_once(store: Store, kafka_broker: KafkaBroker, trim: bool) -> None:
     table = make(store, kafka_broker)
@@ -195,6 +199,7 @@ def test_rows_without_a_key_are_published_once(store: Store, kafka_broker: Kafka
         assert len(foreign.values) == 6
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_death_amid_publishing_again_leaves_it_to_the_next(
     table: Table, foreign: ForeignConsumer, after: bool

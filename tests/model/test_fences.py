@@ -59,7 +59,7 @@ def worlds(kind: Kind, options: dict[str, str], calls: Iterator[int] | range) ->
             yield made, writer, call
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("kind", "options"), KINDS)
 def test_a_writer_that_is_given_up_goes_on(kind: Kind, options: dict[str, str], depth: Depth) -> None:
     committed, refused = 0, 0
@@ -72,7 +72,7 @@ def test_a_writer_that_is_given_up_goes_on(kind: Kind, options: dict[str, str], 
     assert committed and refused
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("kind", "options"), KINDS)
 def test_the_next_writer_comes_while_it_stands_still(kind: Kind, options: dict[str, str], depth: Depth) -> None:
     """It looks twice at the leases, as a writer that writes again and again does."""
@@ -178,6 +178,7 @@ def test_a_recoverer_dies_at_any_of_its_calls(depth: Depth) -> None:
             made.check([("writer", writer.finish())])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("options", [{}, EVENTUAL], ids=["transactional", "eventual"])
 def test_any_order_of_writers_and_recoverers(options: dict[str, str], depth: Depth) -> None:
     """Two writers and two recoverers, each of which stands still for as long as it takes to be given up, or not."""

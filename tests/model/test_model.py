@@ -105,7 +105,7 @@ def run(
     run_state_machine_as_test(machine, settings=chosen)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("shape", sampled(SHAPES.values(), 3), ids=list(SHAPES))
 def test_any_sequence_of_steps_gives_what_the_dict_has(shape: Shape) -> None:
     run(shape, examples=3, steps=8)

@@ -69,7 +69,7 @@ SHORT = "bigint-sequence-lookup"
 LONG = [pytest.param(shape, marks=pytest.mark.slow) for shape in ("bigint", "bigint-sequence", "bigint-lookup")]
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("shape", [SHORT, *LONG])
 @pytest.mark.parametrize("mine", sampled(OPERATIONS, 11, test=4))
 def test_two_writers(folder: Path, shape: str, mine: str, depth: Depth) -> None:

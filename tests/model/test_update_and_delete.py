@@ -137,7 +137,7 @@ modes = pytest.mark.parametrize("later", [False, True], ids=["merge-on-write", "
 sequences = pytest.mark.parametrize("sequence", SEQUENCES)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @modes
 @pytest.mark.parametrize("sequence", sampled(SEQUENCES, 4))
 def test_update_and_delete_in_all_orders(later: bool, sequence: str) -> None:
@@ -149,7 +149,7 @@ def test_update_and_delete_in_all_orders(later: bool, sequence: str) -> None:
             race.check()
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(5)
 @modes
 @pytest.mark.parametrize("sequence", sampled(SEQUENCES, 2))
 @pytest.mark.parametrize("first", ["update", "delete"])
@@ -179,7 +179,7 @@ def test_one_commits_just_before_the_other_puts_its_entry(
     race.check()
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.slow
 @modes
 @sequences

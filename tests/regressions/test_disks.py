@@ -169,6 +169,7 @@ def written() -> Iterator[str]:
                 os.chmod(place, 0o755)
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("disk", "codes"),
@@ -194,6 +195,7 @@ print(sorted(codes))
 """
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "codes"),

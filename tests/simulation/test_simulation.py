@@ -25,7 +25,7 @@ from tests.simulation.shapes import SHAPES
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("shape", sampled(SHAPES, 4))
 def test_any_life_of_a_table_is_what_the_dict_says(shape: str) -> None:
     assert simulate(shape, seed=1, steps=150).versions > 0
@@ -43,6 +43,7 @@ def test_a_seed_gives_the_same_run_in_another_process_whatever_its_hashes_are() 
     assert simulate("sequence", 4, 100).trace != simulate("sequence", 5, 100).trace
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "what", "instead"),

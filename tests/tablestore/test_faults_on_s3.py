@@ -134,7 +134,7 @@ THROUGH_S3FS = ("fold", "upsert", "compaction", "expiry of versions", "orphans",
 """What is tried through s3fs, too."""
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "fault", "outage", "library"),
     [

@@ -154,7 +154,7 @@ def test_complete_changes_lead_from_each_version_to_the_next(engine: str, histor
                 assert replayed(stored(table, version - 1), changes) == stored(table, version)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", sampled(ENGINES, 3, test=2))
 @settings(max_examples=6)

@@ -57,6 +57,7 @@ ROW = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("engine", list(ENGINES))
 def test_any_writes_and_compactions(engine: str) -> None:
     @settings(max_examples=settings.default.max_examples // 2)

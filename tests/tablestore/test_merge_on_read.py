@@ -280,6 +280,7 @@ class TestRaces:
         assert rows(orders) == [{"id": 1, "n": 2, "t": "b"}]
         assert_whole(orders)
 
+    @pytest.mark.few(4)
     @pytest.mark.parametrize("engine", list(ENGINES))
     def test_a_compaction_meanwhile_moves_the_rows_that_a_fold_replaces(self, store: Store, engine: str) -> None:
         table = make(store, **LATER, **NO_LOG, **ENGINES[engine])
@@ -343,6 +344,7 @@ LATE: dict[str, tuple[dict[str, str], list[tuple[Any, ...]], list[tuple[Any, ...
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("case", LATE)
 def test_it_makes_no_difference_when_runs_are_folded(store: Store, case: str) -> None:
     """Runs that were folded together were merged as if they were one commit."""
@@ -367,7 +369,7 @@ CHANGE = st.tuples(
 STEP = st.lists(CHANGE, min_size=1, max_size=8) | st.sampled_from(["fold", "compact"])
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("engine", sampled(ENGINES, 3, test=2))
 @settings(deadline=None)
 @given(steps=st.lists(STEP, min_size=1, max_size=7))

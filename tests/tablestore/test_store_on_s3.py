@@ -99,7 +99,7 @@ def test_its_log_is_none_if_nobody_names_brokers(store: tablestore.Store) -> Non
     assert store.list_tables("shop") == ["orders"]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.kafka
 @pytest.mark.slow
 @pytest.mark.parametrize("who", ["connect", "session", "service", "command"])

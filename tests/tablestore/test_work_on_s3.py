@@ -57,6 +57,7 @@ def made(lake: tablestore.Store, **options: str) -> Table:
 NOW = in_order({"id": n, "v": "b" if n >= 20 else "a"} for n in range(50) if n != 3)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("engine", ["deduplicate", "partial-update"])
 def test_an_overlay_names_files_in_s3_that_a_delta_reader_finds(lake: tablestore.Store, engine: str) -> None:
     options = LATER | {"merge-engine": engine, "partial-update.remove-record-on-delete": "true"}

@@ -96,7 +96,7 @@ def test_an_existing_file_is_replaced(place: Place) -> None:
     assert place.anew().read(path) == b"two"
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", ["plain", "with space", "p=v/ü#?%25+&.bin", "a..b"])
 def test_names_stay_what_they_are(place: Place, name: str) -> None:
     path = put(place, name, b"x")
@@ -106,7 +106,7 @@ def test_names_stay_what_they_are(place: Place, name: str) -> None:
     assert list(place.anew().walk(place.folder)) == []
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("size", [0, 1, TAIL_BYTES, TAIL_BYTES + 1, PART_BYTES, PART_BYTES + 1, 3 * PART_BYTES + 5])
 def test_files_of_any_size(place: Place, size: int) -> None:
     data = os.urandom(size)

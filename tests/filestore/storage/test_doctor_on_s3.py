@@ -50,7 +50,7 @@ def copies(moto: S3Endpoint) -> Iterator[Copies]:
         yield Copies(whole, moto, place.storage, place.folder.split("/")[2])
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", sampled(DAMAGES, fast=60, test=9))
 def test_damage_is_found_in_s3(name: str, copies: Copies, folder: Path) -> None:
     code, damage = DAMAGES[name]

@@ -43,7 +43,7 @@ def always(fault: Fault, *kinds: Kind) -> Chooser:
 # ------------------------------------------------------------------------------------------------ conditional writes
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("fault", FAILED)
 def test_a_conditional_write_succeeds_in_spite_of(fault: Fault, place: Place, proxy: S3Proxy) -> None:
     proxy.choose = once(fault, Kind.PUT_IF)
@@ -52,7 +52,7 @@ def test_a_conditional_write_succeeds_in_spite_of(fault: Fault, place: Place, pr
     assert place.anew().read(place.path("v.json")) == b"ours"
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("fault", sampled(FAILED, fast=7, test=2))
 def test_an_object_of_another_writer_is_never_ours(fault: Fault, place: Place, proxy: S3Proxy) -> None:
     place.anew().write_new(place.path("v.json"), b"theirs")
@@ -134,7 +134,7 @@ def filled(place: Place, proxy: S3Proxy) -> Place:
     return place
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("fault", sampled([*LOST, Fault.SLOW_BODY], fast=5, test=2))
 def test_reads_succeed_in_spite_of(fault: Fault, filled: Place, proxy: S3Proxy) -> None:
     proxy.slow_s = 0.3  # shorter than a client waits
@@ -149,7 +149,7 @@ def test_reads_succeed_in_spite_of(fault: Fault, filled: Place, proxy: S3Proxy) 
     assert large(filled) == DATA
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("fault", sampled(LOST, fast=4, test=2))
 def test_a_store_that_never_answers_is_unavailable_within_bounds(fault: Fault, filled: Place, proxy: S3Proxy) -> None:
     """It is not damage, not a missing file, and not an empty folder."""
@@ -166,6 +166,7 @@ def test_a_store_that_never_answers_is_unavailable_within_bounds(fault: Fault, f
 # --------------------------------------------------------------------------------------------------------- deletions
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("fault", sampled([*FAILED, Fault.CUT_OFF], fast=8, test=3))
 def test_deletions_succeed_in_spite_of(fault: Fault, filled: Place, proxy: S3Proxy) -> None:
     for name in "xyz":
@@ -187,6 +188,7 @@ def test_what_a_bulk_deletion_left_is_deleted_by_its_repetition(place: Place, pr
     assert len(proxy.faults) == 1
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("fault", [Fault.SLOW_DOWN, Fault.PARTLY])
 def test_a_deletion_that_never_succeeds_is_an_error(fault: Fault, place: Place, proxy: S3Proxy) -> None:
     some = [put(place, f"d/{number}", b"") for number in range(2)]

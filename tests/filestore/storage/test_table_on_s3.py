@@ -41,6 +41,7 @@ def three_versions(store: FileStore) -> list[dict[str, object]]:
     return in_order({"id": n, "v": "old" if n % 2 else "new"} for n in range(1, ROWS))
 
 
+@pytest.mark.few(1)
 def test_rows_are_the_same_for_every_reader(store: FileStore) -> None:
     expected = three_versions(store)
     write(store, [{"id": 1, "v": "old"}])  # version 4, with a checkpoint

@@ -29,7 +29,7 @@ def table(tmp_path: Path) -> Table:
     return table
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "statement",
     [

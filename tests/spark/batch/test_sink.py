@@ -50,6 +50,7 @@ def test_a_partitioned_append_table(lake: SparkStore, store: Store) -> None:
     assert len(assert_whole(table)) == 1000
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("select", "problem"),
     [

@@ -189,6 +189,7 @@ def test_a_table_without_a_key_is_appended_to(lake: SparkStore, store: Store) ->
     assert len(agreed(lake, table)) == 20
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("key", [("day", "id"), ()], ids=["keyed", "append"])
 def test_partitions(lake: SparkStore, store: Store, key: tuple[str, ...]) -> None:
     table = store.create_table(

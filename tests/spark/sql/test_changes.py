@@ -49,6 +49,7 @@ def test_the_net_changes(sql: Sql) -> None:
     assert sql(f"SELECT _change_type, id, v FROM lake.shop.orders {net}") == [("insert", 2, "b"), ("insert", 3, "c")]
 
 
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("orders")
 def test_versions_that_there_are_not(sql: Sql) -> None:
     for bounds, code in (("9", "no-such-version"), ("3 TO VERSION 1", "bad-versions"), ("'no-tag'", "no-tag")):

@@ -39,7 +39,7 @@ def joins(session: SparkSession, statement: str) -> bool:
     return "Join" in str(session.sql(f"EXPLAIN EXTENDED {statement}").collect()[0][0]).split("== Optimized")[1]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("actions", [WHOLE, SPELLED])
 @pytest.mark.parametrize("condition", ["t.id = s.id", "s.id = t.id", "t.id = s.id AND t.n > 15"])
 @pytest.mark.usefixtures("orders")
@@ -50,7 +50,7 @@ def test_whole_rows_are_merged_without_a_join(session: SparkSession, sql: Sql, a
     assert sql("SELECT * FROM lake.shop.orders") == [(1, "a", 10), (2, "B", 21), (3, "c", 30)]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("condition", "actions"),
     [

@@ -90,7 +90,7 @@ def orders(store: Store) -> Table:
     return store.create_table("shop.orders", "id BIGINT, name STRING", primary_key=["id"], options={"bucket": "2"})
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", ["upserts", "partitioned", "lookup", "merge-on-read", "no-log", "no-key"])
 @pytest.mark.parametrize("mode", ["upsert", "changelog"])
 @FEW

@@ -46,6 +46,7 @@ def newest(table: Table) -> int:
     return table.filestore.state().version
 
 
+@pytest.mark.few(2)
 @both_logs
 @pytest.mark.parametrize("mode", ["upsert", "changelog"])
 def test_what_differs_comes_while_the_version_that_was_read_is_there(orders: Table, mode: str) -> None:
@@ -71,7 +72,7 @@ def short(store: Store, log_options: dict[str, str]) -> Table:
     return store.create_table("shop.short", "id BIGINT, name STRING", primary_key=["id"], options=options)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.slow
 @both_logs
 @pytest.mark.parametrize("mode", ["upsert", "changelog"])
@@ -114,6 +115,7 @@ def test_a_gap_within_a_version_makes_its_other_rows_void(orders: Table) -> None
     assert replay(after_truncation(batches), ["id"]) == replay(before, ["id"]) == rows(orders)
 
 
+@pytest.mark.few(1)
 @both_logs
 def test_a_consumer_that_comes_too_late_begins_anew(short: Table) -> None:
     put(short, 1)

@@ -149,7 +149,7 @@ def check(table: Table) -> None:
             assert replay(changes(table, "full", version=version), KEY) == newest
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("shape", sampled(SHAPES.values(), 4, test=4), ids=list(SHAPES))
 @FEW
 @given(history=st.lists(STEP, min_size=1, max_size=6))
@@ -205,6 +205,7 @@ def test_an_update_comes_with_the_row_that_it_replaces_and_a_delete_with_all_of_
     assert [kind for kind, *_ in reported(orders, version=1)] == ["+U", "+U", "-D", "-D"], "as the log has it"
 
 
+@pytest.mark.few(3)
 @both_logs
 @pytest.mark.parametrize("start", ["version", "tag", "timestamp"])
 def test_each_mode_begins_at_a_version_a_tag_and_a_time(orders: Table, start: str) -> None:

@@ -22,7 +22,7 @@ def rows(number: int) -> pa.Table:
     return pa.table({"id": [number, 1000], "v": [number, number], "_kind": ["+I", "+I"]})
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(("error", "after"), FAULTS, ids=NAMES)
 def test_a_batch_at_every_storage_call(store: Store, error: BaseException, after: bool, depth: Depth) -> None:

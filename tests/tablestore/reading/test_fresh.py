@@ -59,7 +59,7 @@ def fresh(table: Table, tail: list[list[Row]], where: str | None = None, columns
     return in_order(scan.to_arrow().to_pylist())
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("options", SHAPES.values(), ids=list(SHAPES))
 @given(stored=st.lists(ROW, max_size=8), tail=st.lists(st.lists(ROW, max_size=5), max_size=3))
 def test_it_is_what_the_next_commit_makes_of_the_table(
@@ -92,7 +92,7 @@ def overlaid(table: Table, tail: list[list[Row]]) -> list[Row]:
     return in_order(read_deltalake(files.path(folder)))
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "options",

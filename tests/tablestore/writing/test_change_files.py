@@ -28,6 +28,7 @@ def made(store: Store, engine: str) -> Table:
     return table
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_lost_race_leaves_the_changes_of_the_last_attempt_only(store: Store, engine: str) -> None:
     table = made(store, engine)
@@ -126,6 +127,7 @@ def test_overwrites_drops_and_rollbacks_change_the_rows_that_differ(store: Store
     assert_whole(table, leftovers=False)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("options", sampled(KINDS, 3, test=2), ids=repr)
 def test_an_overwrite_that_lost_the_race_records_what_it_replaces_then(store: Store, options: dict[str, str]) -> None:
     table = parted(store, options)

@@ -93,6 +93,7 @@ def test_a_drop_takes_all_partitions_with_these_values(sales: Table, specs: list
     assert rows(sales, before) != rows(sales)
 
 
+@pytest.mark.few(1)
 @both_logs
 def test_readers_go_on_over_a_drop(sales: Table) -> None:
     """A reader that follows gets each removed row once; a reader that starts later ends with the same rows."""
@@ -136,6 +137,7 @@ def test_a_table_without_a_key_or_a_log_drops_too(store: Store) -> None:
     assert held(table) == {(DAYS[1], 2)}
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("act", "code"),
     [
@@ -376,7 +378,7 @@ ACTS: dict[str, tuple[Callable[[Any, Table], Any], Ids]] = {
 }
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["error before", "error after", "killed before", "killed after"])
 @pytest.mark.parametrize("name", list(ACTS))

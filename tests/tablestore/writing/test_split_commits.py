@@ -95,6 +95,7 @@ def agrees(ordering: str, functions: Sequence[str], listed: list[Row], cuts: lis
             assert repr(rows(parts)) == wanted, mode
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("ordering", ["sequence", "group"])
 @settings(max_examples=(settings.default.max_examples + 1) // 2)
 @given(changes(NEED_NONE, taking=False), CUTS, STEPS)
@@ -133,6 +134,7 @@ OUT_OF_ORDER = {
 """For each function that needs order, two values that show which of them was first."""
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("ordering", ["sequence", "group"])
 @pytest.mark.parametrize("function", NEED_ORDER)
 def test_a_late_row_counts_before_all_that_is_stored(store: Store, function: str, ordering: str) -> None:
