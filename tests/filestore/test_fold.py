@@ -147,7 +147,7 @@ def test_a_delete_needs_its_key_only(folder: Path) -> None:
     assert read(store) == []
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("code", "rows"),
     [

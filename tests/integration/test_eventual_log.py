@@ -115,7 +115,7 @@ def test_a_quiet_commit_logs_nothing_twice(table: Table) -> None:
     assert state.log.repaired == {b: state.log.offsets.get(b, 0) for b in range(2)}
 
 
-@pytest.mark.few(1)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("healer", sampled(["the next write", "recover"], 2))
 def test_records_of_a_dead_writer_are_taken_back(table: Table, healer: str) -> None:
     put(table, 1, 2, 3)
@@ -242,7 +242,7 @@ def test_the_one_that_commits_last_speaks_last(table: Table) -> None:
     assert_right(table)
 
 
-@pytest.mark.few(1)
+@pytest.mark.few(2)
 def test_strays_that_others_wrote_over_meanwhile(table: Table) -> None:
     """The late writer has repaired the stray's key by the table's row, and then another writer changes that row."""
     put(table, 1, 2)

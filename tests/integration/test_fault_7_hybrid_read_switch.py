@@ -153,7 +153,7 @@ def check(table: Table, readers: Iterable[Reader], writers: Writers, seed: int) 
             assert replay([*reader.state, *reader.found], ["id"]) == rows(table), where
 
 
-@pytest.mark.few(1)
+@pytest.mark.few(2)
 def test_changes_arrive_once_and_in_order_or_the_reader_gets_an_error_about_the_gap(table: Table, seed: int) -> None:
     """Writers, readers and the truncation take turns at random."""
     dice, writers = random.Random(seed), Writers(table, seed)

@@ -98,7 +98,7 @@ def test_transactional_publishes_again_what_the_broker_aborted_of_a_snapshot(
     assert [s.operation for s in table.snapshots()].count(Operation.REPUBLISH) == 1
 
 
-@pytest.mark.few(1)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("healer", HEALERS)
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_eventual_comes_to_what_the_files_say(

@@ -73,7 +73,7 @@ def test_a_file_that_is_given_up_leaves_no_upload(place: Place, proxy: S3Proxy) 
     assert unfinished(proxy, place) == []
 
 
-@pytest.mark.few(1)
+@pytest.mark.few(2)
 def test_an_outage_in_the_middle_of_an_upload(place: Place, proxy: S3Proxy) -> None:
     arrived = threading.Event()
 
