@@ -24,7 +24,7 @@ def message(program: Program) -> str:
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Program, Path]]:
     folder = tmp_path_factory.mktemp("demo")
-    with demo("--days", 1, cwd=folder) as program:
+    with demo("--days", 1, cwd=folder, SPARK_SUBMIT_OPTS="-XX:+UseSerialGC -XX:TieredStopAtLevel=1") as program:
         program.wait(540)
         yield program, folder
 
