@@ -203,6 +203,8 @@ class Cast:
         self.victims["postgres"] = _both(lambda: postgres.stop(signal.SIGQUIT), _away, postgres.start)
         self.victims["kafka"] = _both(kafka.kill, _away, kafka.restart)
         self.victims["s3"] = self._s3()
+        master = servers.spark.master
+        self.victims["master"] = _both(master.kill, _away, master.start)
         for number, worker in enumerate(servers.spark.workers):
             self.victims[f"worker-{number}"] = _both(worker.kill, _away, worker.start)
         self.victims["executor"] = self._kill_executor

@@ -33,7 +33,7 @@ from tablestore.jars import find_java
 from tests.servers.system import Startable, die_with_the_parent, free_ports
 from tests.waiting import until
 
-__all__ = ["EXECUTORS", "SparkCluster", "SparkWorker"]
+__all__ = ["EXECUTORS", "SparkCluster", "SparkMaster", "SparkWorker"]
 
 STOP_SECONDS = 60.0
 EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
@@ -116,9 +116,25 @@ class _Daemon(Startable):
         return []
 
 
-class _Master(_Daemon):
+class SparkMaster(_Daemon):
+    """A master that knows its workers and applications again after it was killed, as that of compose.yaml does."""
+
     main_class = "org.apache.spark.deploy.master.Master"
-    jvm = ("-Dspark.master.rest.enabled=false",)  # it would take a port that all masters share
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        super().__init__("master", folder, environment)
+        self.jvm = (
+            "-Dspark.master.rest.enabled=false",  # it would take a port that all masters share
+            "-Dspark.deploy.recoveryMode=FILESYSTEM",
+            f"-Dspark.deploy.recoveryDirectory={folder / 'recovery'}",
+        )
+
+    def kill(self) -> None:
+        """Ends it at once. Workers and applications go on, and look for it at the same port."""
+        if self._running is not None:
+            self._running.kill()
+            self._running.wait()
+            self._running = None
 
 
 class SparkWorker(_Daemon):
@@ -230,7 +246,7 @@ class SparkCluster(Startable):
         self.memory_mb = memory_mb
         self.environment = dict(environment or {})
         own = {"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8", "SPARK_LOCAL_IP": "127.0.0.1"}
-        self.master = _Master("master", folder / "master", own)
+        self.master = SparkMaster(folder / "master", own)
         self.workers = [SparkWorker(number, self) for number in range(workers)]
 
     @property

@@ -37,6 +37,20 @@ def test_executors_import_from_the_archive(spark_cluster: SparkCluster, cluster_
 
 
 @pytest.mark.deep
+def test_an_application_outlives_its_master(spark_cluster: SparkCluster, cluster_driver: SparkDriver) -> None:
+    """A master that has forgotten its applications ends their executors, and gives them no other ones."""
+    cluster_driver.run(where_tasks_run)
+    spark_cluster.master.kill()
+    spark_cluster.master.start()
+    spark_cluster.wait()
+    for worker in spark_cluster.workers:
+        worker.kill()
+        worker.start()
+    spark_cluster.wait()
+    assert len({row["folder"] for row in cluster_driver.run(where_tasks_run)}) == HOSTS
+
+
+@pytest.mark.deep
 def test_tables_in_s3_and_no_secret_in_sight(
     spark_cluster: SparkCluster, cluster_driver: SparkDriver, moto: MotoServer, tmp_path: Path
 ) -> None:
