@@ -368,7 +368,7 @@ def _check_view(definition: TableDefinition) -> None:
             "its query: leave it out",
             code="maintained-view",
         )
-    if not definition.primary_key:
+    if not definition.primary_key and options["view.engine"] == "tablestore":
         raise InvalidRequest("a table with view.query needs a primary key", code="maintained-view")
 
 

@@ -344,6 +344,22 @@ OPTIONS: Mapping[str, Option] = {
             fixed="the stored rows are its result",
         ),
         Option(
+            "view.engine",
+            "enum",
+            one_of("tablestore", "spark"),
+            "tablestore",
+            "What computes the rows of a maintained view. Writers set it.",
+            fixed="it follows from the query",
+        ),
+        Option(
+            "view.incremental",
+            "enum",
+            one_of("auto", "required"),
+            "auto",
+            "A view whose query does not allow refreshes from what changed is computed as a whole each time (auto), or "
+            "refused (required).",
+        ),
+        Option(
             "schema.evolution-mode",
             "enum",
             one_of("rewrite", "metadata"),
@@ -356,8 +372,11 @@ OPTIONS: Mapping[str, Option] = {
 }
 
 PREFIXES: Mapping[str, str] = {
+    "view.setting.": "A setting of Spark with which the query of a maintained view runs, such as "
+    "view.setting.spark.sql.session.timeZone: those of the session that created the view, so that each refresh has the "
+    "same rows.",
     "log.kafka.properties.": "Passed unchanged to the Kafka clients (librdkafka), e.g. "
     "log.kafka.properties.security.protocol. SASL PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 and TLS with PEM files are "
     "supported. The values are stored in clear text in the Delta log, passwords too: whoever may read the table may "
-    "read them."
+    "read them.",
 }

@@ -4,6 +4,7 @@
     settings     the settings of sessions: Delta, clusters, S3
     archive      `spark_archive`: what executors need, as one file
     store        `SparkStore`
+    views        its methods about maintained views
     source       ``format("tablestore")``
     kafka        Kafka tables: reading, writing, streams
     streaming    the changes of managed tables as streams

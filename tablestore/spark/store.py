@@ -34,7 +34,7 @@ from tablestore.reading.log_tail import VisibleTail
 from tablestore.spark.batch.compaction import spark_changes, spark_compaction, spark_folds
 from tablestore.spark.batch.overlays import read_fresh, read_overlaid
 from tablestore.spark.batch.scans import use_plain_scans
-from tablestore.spark.batch.views import spark_execution
+from tablestore.spark.batch.view_rows import TableReader
 from tablestore.spark.batch.writing import spark_runner
 from tablestore.spark.interpreter import work_with_this_python
 from tablestore.spark.kafka.table import SparkKafkaTable
@@ -43,11 +43,11 @@ from tablestore.spark.source import TableStoreSource
 from tablestore.spark.streaming.metrics import StreamMetrics
 from tablestore.spark.streaming.options import StreamOptions
 from tablestore.spark.streaming.query_id import QueryId
+from tablestore.spark.views import StoreViews
 from tablestore.store import Store
 from tablestore.system.names import split_name
 from tablestore.system.scan import Versions
 from tablestore.table import Table
-from tablestore.views.maintained import MaintainedJoin
 from tablestore.writing.commit_metrics import CommitMeter
 from tablestore.writing.overwrite import Overwrite
 from tablestore.writing.writer import TableWriter
@@ -56,7 +56,7 @@ __all__ = ["SparkStore"]
 
 
 @checks_arguments()
-class SparkStore:
+class SparkStore(StoreViews):
     """The tables of a `Store` in a Spark session. Rows never pass the driver.
 
     Args:
@@ -213,6 +213,14 @@ class SparkStore:
             reader = reader.option("versionAsOf", version)
         return reader.load(table.location)
 
+    def _reader(self, session: SparkSession) -> TableReader:
+        lake = SparkStore(session, self.store)
+
+        def changes(name: str, since: int, until: int) -> DataFrame:
+            return lake.read(f"{name}$changes", from_version=since, to_version=until)
+
+        return TableReader(lake.read, changes)
+
     def _fresh(self, table: Table, state: TableState) -> DataFrame | None:
         log = table.opened.log_config(state.definition)
         if log is None or not log.eventual:
@@ -348,26 +356,6 @@ class SparkStore:
         """
         app = AppVersion(f"spark.{query_id}", number)
         return self._write(self._writer(self.store.managed_table(name)), rows, overwrite, app)
-
-    def maintain_join(
-        self,
-        into: str,
-        *,
-        left: str,
-        right: str,
-        on: str | Sequence[str],
-        kind: str = "inner",
-        select: str | Sequence[str] | None = None,
-        options: Mapping[str, str] | None = None,
-    ) -> MaintainedJoin:
-        """Creates a maintained join, or opens it, as `tablestore.Store.maintain_join`; its refreshes are Spark jobs."""
-        given = self._defaults() | dict(options or {})
-        view = self.store.maintain_join(into, left=left, right=right, on=on, kind=kind, select=select, options=given)
-        return view.executed_by(spark_execution(self.spark))
-
-    def maintained_join(self, name: str) -> MaintainedJoin:
-        """Opens a view that `maintain_join` created; `InvalidRequest` (``no-view``) if the table is none."""
-        return self.store.maintained_join(name).executed_by(spark_execution(self.spark))
 
     def compact(
         self, name: str, full: bool = False, *, partitions: Sequence[Mapping[str, Any]] | None = None

@@ -1,8 +1,17 @@
 """Maintained views: tables whose rows are the result of a query, and which refreshes keep so (docs/views.md).
 
+Joins of two tables by a primary key are refreshed without Spark, bucket by bucket; Spark refreshes all other views.
+
 join_query     the query of a view that joins two tables, as a value and as SQL. Pure
 output_table   the columns, key and options of a view's table. Pure
+view           `View`: what all views have in common: a refresh is one commit, which names its versions
 refresh_plan   what a refresh has to read, from the versions of the view and of its inputs. Pure
+refresh_order  the order of views that read other views. Pure
+view_query     the query of a view that Spark refreshes, as text and its clauses. Pure
+view_names     names of columns in such a query, and its joins. Pure
+view_plan      whether it is refreshed from what changed or as a whole, and how. Pure
+view_creation  the table of such a view
+maintained_query  `MaintainedQuery`: such a view; its rows are computed by an engine, which is Spark
 left_rows      the changes of a table between two versions, and its rows by bucket
 right_rows     the rows of the right table, by key
 joined         the result rows of some rows of the left table. Pure

@@ -1,10 +1,10 @@
-"""Creates the table of a view, or opens it if it exists."""
+"""Creates the tables of maintained joins, opens views, drops and examines them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from filestore.checks.report import Report
@@ -13,14 +13,31 @@ from filestore.model.definition import TableDefinition
 from tablestore.table import Table
 from tablestore.views.examination import unchecked
 from tablestore.views.join_query import JoinKind, JoinQuery, join_query, parse_join
-from tablestore.views.maintained import MaintainedJoin
+from tablestore.views.maintained import MaintainedJoin, explained_join
+from tablestore.views.maintained_query import MaintainedQuery, QueryEngine, explained_query
 from tablestore.views.output_table import VIEW_QUERY, output_key, output_options, output_schema
-from tablestore.views.statement import Place, join_of_statement
+from tablestore.views.refresh_order import refresh_order
+from tablestore.views.statement import join_of_statement
+from tablestore.views.view_creation import MaterializedView, QueryTable, query_table
+from tablestore.views.view_plan import check_key
+from tablestore.views.view_query import parse_view, view_of_statement
 
 if TYPE_CHECKING:
     from tablestore.store import Store
 
-__all__ = ["AskedJoin", "MaterializedView", "begin_join", "create_view", "drop_view", "examine_view", "open_join"]
+__all__ = [
+    "AskedJoin",
+    "PlannedView",
+    "all_views",
+    "begin_join",
+    "check_no_cycle",
+    "drop_view",
+    "examine_view",
+    "inputs_of",
+    "open_join",
+    "open_view",
+    "planned_view",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,45 +91,95 @@ def drop_view(store: Store, name: str, *, if_exists: bool = False) -> None:
     if not table.definition.is_view:
         raise _no_view(name)
     with suppress(NotFound, Unsupported):  # what it reads may be gone
-        open_join(store, name).drop_holds()
+        open_view(store, name).drop_holds()
     store.drop_table(name, if_exists=if_exists)
 
 
 @dataclass(frozen=True, slots=True)
-class MaterializedView:
-    """The parts of ``CREATE MATERIALIZED VIEW``.
+class PlannedView:
+    """A view that can be created.
 
     Attributes:
-        name: ``database.table``.
-        query: The text of its query.
-        place: Completes the names of tables in it.
-        options: Options of its table.
-        comment: Free text.
+        store: The store.
+        asked: The statement.
+        tables: The tables that its query reads, by name.
+        join: The query, if it is a join of columns of two tables by a primary key.
+        made: The table of the view, if Spark refreshes it.
+        engine: Spark.
     """
 
-    name: str
-    query: str
-    place: Place
-    options: Mapping[str, str]
-    comment: str | None = None
+    store: Store
+    asked: MaterializedView
+    tables: Mapping[str, Table]
+    join: JoinQuery | None
+    made: QueryTable | None
+    engine: QueryEngine
+
+    def create(self) -> MaintainedJoin | MaintainedQuery:
+        """Creates the view's table, which nobody has refreshed yet; `AlreadyExists` (``table-exists``)."""
+        check_no_cycle(self.store, self.asked.name, list(self.tables))
+        name, comment = self.asked.name, self.asked.comment
+        if self.join is not None:
+            left, right = self.tables[self.join.left], self.tables[self.join.right]
+            _create(self.store, name, self.join, self.asked.options, left.definition, right.definition, comment)
+            return MaintainedJoin(self.store.managed_table(name), left, right)
+        assert self.made is not None
+        key, options = self.made.primary_key, self.made.options
+        self.store.create_table(name, self.made.schema, primary_key=key, options=options, comment=comment)
+        return MaintainedQuery(self.store.managed_table(name), list(self.tables.values()), self.engine)
+
+    def explain(self) -> tuple[str, ...]:
+        """Returns how the view would be refreshed, a line each."""
+        if self.join is not None:
+            return explained_join(self.asked.name, self.join)
+        assert self.made is not None
+        return explained_query(self.asked.name, self.made.plan)
 
 
-def create_view(store: Store, asked: MaterializedView) -> MaintainedJoin:
-    """Creates a view that nobody has refreshed yet.
+def planned_view(
+    store: Store, asked: MaterializedView, engine: QueryEngine, settings: Mapping[str, str]
+) -> PlannedView:
+    """Plans a view.
+
+    Args:
+        store: The store.
+        asked: The statement.
+        engine: Spark, for all queries but joins of columns of two tables by a primary key.
+        settings: Options that such a view has, with the settings of Spark in which its query runs.
 
     Raises:
-        AlreadyExists: ``table-exists``: a table or a view has the name. For others see `join_of_statement`.
+        See `view_of_statement` and `query_table`.
     """
     tables: dict[str, Table] = {}
 
     def definition_of(name: str) -> TableDefinition:
-        tables[name] = store.managed_table(name)
+        if name not in tables:
+            tables[name] = store.managed_table(name)
         return tables[name].definition
 
-    query = join_of_statement(asked.query, asked.place, definition_of)
-    left, right = tables[query.left], tables[query.right]
-    _create(store, asked.name, query, asked.options, left.definition, right.definition, asked.comment)
-    return MaintainedJoin(store.managed_table(asked.name), left, right)
+    join = _plain_join(asked, definition_of)
+    if join is not None:
+        check_key(output_key(join, definition_of(join.left)), asked.primary_key)
+        return PlannedView(store, asked, tables, join, None, engine)
+    query = view_of_statement(asked.query, asked.place, definition_of)
+    states = {name: tables[name].filestore.state() for name in query.tables}
+    definitions = {name: state.definition for name, state in states.items()}
+    versions = {name: state.version for name, state in states.items()}
+    made = query_table(query, replace(asked, options={**settings, **asked.options}), definitions, versions, engine)
+    read = {name: tables[name] for name in query.tables}
+    return PlannedView(store, asked, read, None, made, engine)
+
+
+def _plain_join(asked: MaterializedView, definition_of: Callable[[str], TableDefinition]) -> JoinQuery | None:
+    """Returns the query as a join that is refreshed without Spark; None if it is none."""
+    try:
+        return join_of_statement(asked.query, asked.place, definition_of)
+    except (Unsupported, InvalidRequest):
+        return None
+    except NotFound as error:
+        if error.code != "unknown-column":  # it may be a name that only Spark knows
+            raise
+        return None
 
 
 def _create(
@@ -130,20 +197,56 @@ def _create(
 
 def open_join(store: Store, name: str) -> MaintainedJoin:
     """Implements `tablestore.Store.maintained_join`."""
+    view = open_view(store, name)
+    if not isinstance(view, MaintainedJoin):
+        raise InvalidRequest(
+            f"{name} is no join of two tables alone: open it with maintained_view of a SparkStore", code="no-join"
+        )
+    return view
+
+
+def open_view(store: Store, name: str) -> MaintainedJoin | MaintainedQuery:
+    """Opens a view of any kind; `InvalidRequest` (``no-view``) if the table is none."""
     table = store.managed_table(name)
-    text = table.definition.options[VIEW_QUERY]
-    if text is None:
+    options = table.definition.options
+    if options[VIEW_QUERY] is None:
         raise _no_view(name)
-    query = parse_join(text)
-    return MaintainedJoin(table, store.managed_table(query.left), store.managed_table(query.right))
+    if options["view.engine"] == "spark":
+        query = parse_view(options[VIEW_QUERY])
+        return MaintainedQuery(table, [store.managed_table(one) for one in query.tables])
+    join = parse_join(options[VIEW_QUERY])
+    return MaintainedJoin(table, store.managed_table(join.left), store.managed_table(join.right))
 
 
-def examine_view(store: Store, table: Table) -> Report:
+def inputs_of(store: Store, name: str) -> tuple[str, ...] | None:
+    """Returns the tables that a view reads; None for a table that is no view, and for one that is gone."""
+    try:
+        table = _existing(store, name)
+    except Unsupported:  # a Kafka topic
+        return None
+    text = None if table is None else table.definition.options[VIEW_QUERY]
+    return None if text is None else parse_view(text).tables
+
+
+def all_views(store: Store) -> list[str]:
+    """Returns the names of all maintained views of a store."""
+    tables = (f"{database}.{table}" for database in store.list_databases() for table in store.list_tables(database))
+    return [name for name in tables if inputs_of(store, name) is not None]
+
+
+def check_no_cycle(store: Store, name: str, inputs: Sequence[str]) -> None:
+    """Checks that a new view does not read itself by way of other views; raises `InvalidRequest` (``view-cycle``)."""
+    refresh_order([name], lambda one: inputs if one == name else inputs_of(store, one))
+
+
+def examine_view(store: Store, table: Table, engine: QueryEngine | None = None) -> Report:
     """Checks the table of a view, and its rows if the tables of the query are there."""
     try:
-        view = open_join(store, table.identifier)
+        view = open_view(store, table.identifier)
     except (NotFound, Unsupported) as error:
         return table.examine().with_more([unchecked(error.message)])
+    if engine is not None and isinstance(view, MaintainedQuery):
+        return view.executed_by(engine).examine()
     return view.examine()
 
 
@@ -152,6 +255,7 @@ def _no_view(name: str) -> InvalidRequest:
 
 
 def _existing(store: Store, name: str) -> Table | None:
+    """Opens a table; returns None if there is none, and raises `AlreadyExists` for a view of the catalog."""
     try:
         return store.managed_table(name)
     except NotFound as error:

@@ -7,28 +7,33 @@ from collections.abc import Sequence
 from filestore.checks.report import Finding, Invariant
 from tablestore.views.bucket_work import Compared
 
-__all__ = ["differing", "unchecked"]
+__all__ = ["different_rows", "differing", "unchecked"]
 
 
-def differing(compared: Sequence[Compared], read: tuple[int, int]) -> list[Finding]:
+def differing(compared: Sequence[Compared], read: Sequence[int]) -> list[Finding]:
     """Returns what differs between the stored rows and the result of the query.
 
     Args:
         compared: The comparisons of all buckets.
-        read: The versions of the left and of the right table that the view names.
+        read: The versions of its tables that the view names.
     """
     wrong = [part for part in compared if not part.equal]
     if not wrong:
         return []
     different = sum(part.different for part in wrong)
     results, stored = sum(part.results for part in compared), sum(part.stored for part in compared)
-    return [
-        Finding(
-            Invariant.VIEW_RESULT,
-            f"for versions {read[0]} and {read[1]} of its tables the query has {results} rows, and {different} of them "
-            f"are not stored as they are; {stored} rows are stored. Create the view again, and report this",
-        )
-    ]
+    return [different_rows(different, results, stored, read)]
+
+
+def different_rows(different: int, results: int, stored: int, read: Sequence[int]) -> Finding:
+    """Returns the finding that stored rows are not the result of the query."""
+    versions = " and ".join(map(str, read))
+    return Finding(
+        Invariant.VIEW_RESULT,
+        f"for version{'s' if len(read) > 1 else ''} {versions} of its tables the query has {results} rows, and "
+        f"{different} of them are not stored as they are; {stored} rows are stored. Create the view again, and report "
+        "this",
+    )
 
 
 def unchecked(reason: str) -> Finding:

@@ -23,23 +23,24 @@ class RefreshPlan:
     """The work of a refresh.
 
     Attributes:
-        since: The versions of the left and the right table whose changes are added; None to compute all rows again.
-        until: The versions of both of which the view is the result afterwards.
+        since: The versions of the inputs whose changes are added, in their order; None to compute all rows again.
+        until: The versions of which the view is the result afterwards.
         app: The number of the commit, with these versions as positions.
     """
 
-    since: tuple[int, int] | None
-    until: tuple[int, int]
+    since: tuple[int, ...] | None
+    until: tuple[int, ...]
     app: AppVersion
 
 
-def read_versions(output: TableState, left_id: str, right_id: str) -> tuple[int, int] | None:
-    """Returns the versions of the left and the right table of which a version of the view is the result.
+def read_versions(output: TableState, *table_ids: str) -> tuple[int, ...] | None:
+    """Returns the versions of the inputs of which a version of the view is the result.
 
     None if there are none: the view was never refreshed, or a table was dropped and created again since.
     """
-    left, right = (output.positions.get(table_id) for table_id in (left_id, right_id))
-    return None if left is None or right is None else (left, right)
+    found = [output.positions.get(table_id) for table_id in table_ids]
+    known = tuple(version for version in found if version is not None)
+    return known if len(known) == len(found) else None
 
 
 def same_columns(before: TableDefinition, after: TableDefinition, columns: Sequence[str]) -> bool:
@@ -51,17 +52,18 @@ def same_columns(before: TableDefinition, after: TableDefinition, columns: Seque
     return all(ids[0].get(name) == ids[1].get(name) for name in columns)
 
 
-def plan_refresh(output: TableState, left: TableState, right: TableState) -> RefreshPlan | None:
+def plan_refresh(output: TableState, *inputs: TableState) -> RefreshPlan | None:
     """Plans the refresh of a view to the given versions of its inputs; returns None if it is their result already.
 
-    A table that is on both sides has one version: there is one position for it.
+    A table that is there twice has one version: there is one position for it.
     """
-    assert left.table_id != right.table_id or left.version == right.version
-    since, until = read_versions(output, left.table_id, right.table_id), (left.version, right.version)
-    if since is not None and (since[0] > until[0] or since[1] > until[1]):
+    positions = {table.table_id: table.version for table in inputs}
+    assert all(positions[table.table_id] == table.version for table in inputs)
+    since = read_versions(output, *(table.table_id for table in inputs))
+    until = tuple(table.version for table in inputs)
+    if since is not None and any(before > after for before, after in zip(since, until, strict=True)):
         since = None  # the input has lost versions, as by a restored backup
     if since == until:
         return None
-    positions = {left.table_id: left.version, right.table_id: right.version}  # one, if a table is joined with itself
     number = output.app_versions.get(VIEW_APP, -1) + 1
     return RefreshPlan(since, until, AppVersion(VIEW_APP, number, tuple(sorted(positions.items()))))

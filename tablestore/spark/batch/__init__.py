@@ -2,6 +2,10 @@
 
 columns        a frame's columns in the table's types
 writing        a write as a job: each bucket is a task
+views          refreshes of maintained joins as jobs
+view_rows      the rows of a refresh of any other view, as DataFrames
+view_engine    runs the queries of these views
+comparing      null-safe comparisons of values
 compaction     compactions, folds and the change data of overwrites as jobs
 overlays       versions with pending runs, and what the log shows beyond a version, as native scans
 reading        ``read.format("tablestore")``

@@ -10,6 +10,7 @@
     DESCRIBE HISTORY shop.orders                     CALL lake.sys.describe_history(…)
     CREATE MATERIALIZED VIEW shop.v AS SELECT …      CALL lake.sys.create_materialized_view(…)
     REFRESH MATERIALIZED VIEW shop.v                 CALL lake.sys.refresh(…)
+    EXPLAIN CREATE MATERIALIZED VIEW … AS SELECT …   CALL lake.sys.explain_materialized_view(…)
     DROP MATERIALIZED VIEW shop.v                    CALL lake.sys.drop_materialized_view(…)
     SHOW TABLE EXTENDED IN shop LIKE '*'             CALL lake.sys.show_tables(…), which has views, too
     SELECT … FROM table_changes('shop.orders', 2, 5)  shop.orders CHANGES FROM VERSION 2 TO VERSION 5 (Delta)
@@ -29,7 +30,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from filestore.errors import Unsupported
 from tablestore.spark.sql.column_list import column_list
-from tablestore.spark.sql.materialized import materialized_view
+from tablestore.spark.sql.materialized import explained, materialized_view
 from tablestore.spark.sql.names import Names, literal, name_parts, named_table, quoted
 from tablestore.spark.sql.parenthesized import options_of, parenthesized, texts
 
@@ -58,6 +59,8 @@ def rewritten(statement: str, names: Names) -> str:
     words = [token.text.upper() for token in tokens[:5]]
     if words[1:3] == ["MATERIALIZED", "VIEW"] or words[3:5] == ["MATERIALIZED", "VIEW"]:
         statement = materialized_view(statement, tokens, names)
+    elif words[:1] == ["EXPLAIN"] and len(tokens) > 1:
+        statement = explained(statement, tokens, names)
     elif words[:2] == ["ALTER", "TABLE"]:
         statement = _alter(statement, tokens, names)
     elif words[:1] == ["CREATE"] and "TABLE" in words:

@@ -4,17 +4,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import takewhile
 
+import sqlglot
 from sqlglot.tokenizer_core import Token, TokenType
 
 from filestore.errors import InvalidRequest, Unsupported
 from tablestore.spark.sql.names import NamedTable, Names, literal, named_table
 from tablestore.spark.sql.parenthesized import options_of, parenthesized, texts
 
-__all__ = ["materialized_view"]
+__all__ = ["explained", "materialized_view"]
 
 _NAME = 3
+
+
+def explained(statement: str, tokens: Sequence[Token], names: Names) -> str:
+    """Rewrites ``EXPLAIN`` of a statement that creates or refreshes a materialized view of ours."""
+    inner = tokens[1].text  # sqlglot reads what follows EXPLAIN as one token
+    words = sqlglot.tokenize(inner, dialect="spark")
+    if [word.text.upper() for word in words[1:3]] != ["MATERIALIZED", "VIEW"]:
+        return statement
+    if words[0].text.upper() == "REFRESH":
+        table = named_table(words, _NAME, names)
+        return statement if table is None else f"CALL {table.call('explain_materialized_view')})"
+    created = materialized_view(inner, words, names)
+    return created.replace(".sys.create_materialized_view(", ".sys.explain_materialized_view(", 1)
 
 
 def materialized_view(statement: str, tokens: Sequence[Token], names: Names) -> str:
@@ -45,38 +60,61 @@ def materialized_view(statement: str, tokens: Sequence[Token], names: Names) -> 
 
 
 def _create(statement: str, tokens: Sequence[Token], table: NamedTable, names: Names, *, if_not_exists: bool) -> str:
-    options: dict[str, str] = {}
-    comment = None
-    number = table.end
-    while number < len(tokens) and tokens[number].token_type is not TokenType.ALIAS:
-        clause, listed = tokens[number].text.upper(), parenthesized(tokens, number + 1)
-        if clause in ("TBLPROPERTIES", "WITH") and listed is not None:
-            options |= options_of(listed)
-            number = listed.close + 1
-        elif clause == "COMMENT" and (words := list(takewhile(_is_string, tokens[number + 1 :]))):
-            if len(texts(words)) > 1:
-                raise InvalidRequest("COMMENT of a materialized view takes one text", code="bad-view")
-            comment = texts(words)[0]
-            number += 1 + len(words)
-        elif clause.startswith("PRIMARY KEY") or clause == "(":
-            raise Unsupported(
-                "CREATE MATERIALIZED VIEW names no columns and no key: the columns are those of its query, and the key "
-                "is that of the query's left table",
-                code="view-query",
-            )
-        else:
-            raise Unsupported(f"CREATE MATERIALIZED VIEW has no clause {tokens[number].text!r}", code="view-query")
+    clauses, number = _clauses(tokens, table.end)
     if number + 1 >= len(tokens):
         raise InvalidRequest("CREATE MATERIALIZED VIEW lacks AS and a query", code="bad-view")
     query = statement[tokens[number + 1].start : tokens[-1].end + 1]
     database = names.database if names.catalog == table.catalog else None
-    given = {"query": query, "database": database or None, "comment": comment}
+    given = {"query": query, "database": database or None, "comment": clauses.comment}
     arguments = [f"{name} => {literal(text)}" for name, text in given.items() if text is not None]
-    if options:
-        arguments.append(f"options => {literal(json.dumps(options, ensure_ascii=False))}")
+    if clauses.options:
+        arguments.append(f"options => {literal(json.dumps(clauses.options, ensure_ascii=False))}")
     if if_not_exists:
         arguments.append("if_not_exists => true")
+    if clauses.primary_key:
+        arguments.append(f"primary_key => {literal(json.dumps(clauses.primary_key, ensure_ascii=False))}")
     return f"CALL {', '.join([table.call('create_materialized_view'), *arguments])})"
+
+
+@dataclass
+class _Clauses:
+    """The clauses between the name of a view and its query."""
+
+    options: dict[str, str] = field(default_factory=dict)
+    comment: str | None = None
+    primary_key: list[str] = field(default_factory=list)
+
+
+def _clauses(tokens: Sequence[Token], number: int) -> tuple[_Clauses, int]:
+    """Reads the clauses from a token on; returns them, and the number of the AS behind them."""
+    found = _Clauses()
+    while number < len(tokens) and tokens[number].token_type is not TokenType.ALIAS:
+        clause, listed = tokens[number].text.upper(), parenthesized(tokens, number + 1)
+        if clause in ("TBLPROPERTIES", "WITH") and listed is not None:
+            found.options |= options_of(listed)
+            number = listed.close + 1
+        elif clause == "COMMENT" and (words := list(takewhile(_is_string, tokens[number + 1 :]))):
+            if len(texts(words)) > 1:
+                raise InvalidRequest("COMMENT of a materialized view takes one text", code="bad-view")
+            found.comment = texts(words)[0]
+            number += 1 + len(words)
+        elif tokens[number].token_type is TokenType.PRIMARY_KEY and listed is not None:
+            found.primary_key = [_column(item) for item in listed.items]
+            number = listed.close + 1
+        elif clause == "(":
+            raise Unsupported(
+                "CREATE MATERIALIZED VIEW names no columns: they are those of its query, so name them there with AS",
+                code="view-query",
+            )
+        else:
+            raise Unsupported(f"CREATE MATERIALIZED VIEW has no clause {tokens[number].text!r}", code="view-query")
+    return found, number
+
+
+def _column(item: Sequence[Token]) -> str:
+    if len(item) != 1:
+        raise InvalidRequest("PRIMARY KEY of a materialized view takes names of columns", code="bad-view")
+    return item[0].text
 
 
 def _is_string(token: Token) -> bool:

@@ -12,13 +12,14 @@ from filestore.errors import AlreadyExists, CommitUnknown, Conflict, InvalidRequ
 from filestore.model.snapshot import Snapshot
 from filestore.model.types import quoted
 from tablestore.incoming.moments import in_utc
-from tablestore.spark.batch.views import spark_execution
 from tablestore.spark.sql.detail import described, described_partition
 from tablestore.spark.sql.listing import listed
 from tablestore.spark.store import SparkStore
-from tablestore.views.creation import MaterializedView, create_view, drop_view
+from tablestore.views.creation import drop_view
 from tablestore.views.maintained import MaintainedJoin
+from tablestore.views.maintained_query import MaintainedQuery
 from tablestore.views.statement import Place
+from tablestore.views.view_creation import MaterializedView
 from tablestore.writing.overwrite import parse_spec
 
 __all__ = ["PROCEDURES", "Parameter", "Procedure", "run_procedure"]
@@ -114,28 +115,38 @@ def _orphans(store: SparkStore, given: Arguments) -> list[Row]:
     return [(file.path, file.kind, file.size) for file in found]
 
 
-def _create_view(store: SparkStore, given: Arguments) -> list[Row]:
+def _asked(given: Arguments) -> MaterializedView:
     name = given["table"]
-    asked = MaterializedView(
+    return MaterializedView(
         name,
         given["query"],
         Place(given["catalog"], given["database"] or name.partition(".")[0]),
         json.loads(given["options"]),
         given["comment"],
+        tuple(json.loads(given["primary_key"])),
     )
+
+
+def _create_view(store: SparkStore, given: Arguments) -> list[Row]:
+    name = given["table"]
     try:
-        view = create_view(store.store, asked).executed_by(spark_execution(store.spark))
+        view = store.create_materialized_view(_asked(given))
     except AlreadyExists:
         if not given["if_not_exists"]:
             raise
         return []
     try:
-        return _refreshed(view)
+        done = view.refresh()
     except (Conflict, CommitUnknown):
         raise  # somebody has refreshed it, or perhaps this statement
     except BaseException:
         drop_view(store.store, name, if_exists=True)
         raise
+    return [] if done is None else [_refreshed(view, done)]
+
+
+def _explain_view(store: SparkStore, given: Arguments) -> list[Row]:
+    return [(line,) for line in store.explain_view(None if given["query"] is None else _asked(given), given["table"])]
 
 
 def _drop_view(store: SparkStore, given: Arguments) -> list[Row]:
@@ -144,12 +155,13 @@ def _drop_view(store: SparkStore, given: Arguments) -> list[Row]:
 
 
 def _refresh(store: SparkStore, given: Arguments) -> list[Row]:
-    return _refreshed(store.maintained_join(given["table"]))
+    return [_refreshed(view, done) for view, done in store.refresh(given["table"])]
 
 
-def _refreshed(view: MaintainedJoin) -> list[Row]:
-    done = view.refresh()
-    return [] if done is None else [(done.version, done.left, done.right, done.whole)]
+def _refreshed(view: MaintainedJoin | MaintainedQuery, done: Any) -> Row:
+    """Returns the row of a refresh: the view, its version, the versions of its tables, and whether it was whole."""
+    versions = ", ".join(f"{table} {version}" for table, version in view.read_by(done))
+    return view.table.identifier, done.version, versions, done.whole
 
 
 def _create_tag(store: SparkStore, given: Arguments) -> list[Row]:
@@ -168,7 +180,7 @@ def _rollback(store: SparkStore, given: Arguments) -> list[Row]:
 
 
 def _doctor(store: SparkStore, given: Arguments) -> list[Row]:
-    report = store.store.examine(given["table"])
+    report = store.examine(given["table"])
     return [(str(f.severity), str(f.code), f.path, f.message) for f in report.findings]
 
 
@@ -247,7 +259,7 @@ _STREAM = "id STRING, name STRING"
 _TABLE = Parameter("table", "database.table")
 _PARTITION = Parameter("partition", "values such as day=2026-01-31,region=eu, or a JSON object", default="NULL")
 _VERSION = "version BIGINT, operation STRING"
-_REFRESHED = "version BIGINT, left_version BIGINT, right_version BIGINT, whole BOOLEAN"
+_REFRESHED = "view STRING, version BIGINT, inputs STRING, whole BOOLEAN"
 
 PROCEDURES: Mapping[str, Procedure] = {
     procedure.name: procedure
@@ -283,14 +295,35 @@ PROCEDURES: Mapping[str, Procedure] = {
             "Creates a view whose rows are stored, and computes them. CREATE MATERIALIZED VIEW calls it.",
             (
                 _TABLE,
-                Parameter("query", "a SELECT of columns of two tables that are joined by a primary key"),
+                Parameter("query", "its query"),
                 Parameter("database", "that of names without one; null: the view's", default="NULL"),
                 Parameter("options", "options of its table, as a JSON object", default="'{}'"),
                 Parameter("comment", "free text", default="NULL"),
                 Parameter("if_not_exists", "whether the name may be taken", "BOOLEAN", "false"),
+                Parameter(
+                    "primary_key", "the columns of its key, as a JSON list; empty: that of the query", default="'[]'"
+                ),
             ),
             _REFRESHED,
             _create_view,
+        ),
+        Procedure(
+            "explain_materialized_view",
+            "Says how a view is refreshed: incrementally, or as a whole and why. EXPLAIN of the other statements calls "
+            "it.",
+            (
+                _TABLE,
+                Parameter("query", "that of a view to be created; null: the view exists", default="NULL"),
+                Parameter("database", "that of names without one; null: the view's", default="NULL"),
+                Parameter("options", "options of its table, as a JSON object", default="'{}'"),
+                Parameter("comment", "free text", default="NULL"),
+                Parameter("if_not_exists", "changes nothing", "BOOLEAN", "false"),
+                Parameter(
+                    "primary_key", "the columns of its key, as a JSON list; empty: that of the query", default="'[]'"
+                ),
+            ),
+            "plan STRING",
+            _explain_view,
         ),
         Procedure(
             "drop_materialized_view",
@@ -301,8 +334,8 @@ PROCEDURES: Mapping[str, Procedure] = {
         ),
         Procedure(
             "refresh",
-            "Adds what has changed to a materialized view; returns nothing if it was up to date. "
-            "REFRESH MATERIALIZED VIEW calls it.",
+            "Adds what has changed to a materialized view, and before to the views that it reads; returns those that "
+            "were not up to date. REFRESH MATERIALIZED VIEW calls it.",
             (_TABLE,),
             _REFRESHED,
             _refresh,

@@ -58,6 +58,21 @@ HERE = Names(frozenset({"lake"}), "lake", "shop")
             "CALL `lake`.sys.drop_materialized_view(table => 'shop.v', if_exists => true)",
         ),
         ("DROP MATERIALIZED VIEW lake.shop.v", "CALL `lake`.sys.drop_materialized_view(table => 'shop.v')"),
+        (
+            "CREATE MATERIALIZED VIEW lake.shop.v PRIMARY KEY (a, `b c`) AS SELECT 1",
+            "CALL `lake`.sys.create_materialized_view(table => 'shop.v', query => 'SELECT 1', "
+            """primary_key => '["a", "b c"]')""",
+        ),
+        (
+            "EXPLAIN CREATE MATERIALIZED VIEW lake.shop.v AS SELECT 1",
+            "CALL `lake`.sys.explain_materialized_view(table => 'shop.v', query => 'SELECT 1')",
+        ),
+        (
+            "EXPLAIN\nREFRESH MATERIALIZED VIEW lake.shop.v",
+            "CALL `lake`.sys.explain_materialized_view(table => 'shop.v')",
+        ),
+        ("EXPLAIN REFRESH MATERIALIZED VIEW other.shop.v", "EXPLAIN REFRESH MATERIALIZED VIEW other.shop.v"),
+        ("EXPLAIN SELECT 1", "EXPLAIN SELECT 1"),
         ("DROP VIEW lake.shop.v", "DROP VIEW lake.shop.v"),
         (
             "CREATE MATERIALIZED VIEW IF NOT EXISTS lake.shop.v COMMENT 'it''s' TBLPROPERTIES ('bucket' = '2') AS\n"
@@ -194,8 +209,10 @@ def test_a_materialized_view_in_a_database_of_ours() -> None:
     ("statement", "sentence"),
     [
         ("CREATE OR REPLACE MATERIALIZED VIEW lake.s.v AS SELECT 1", "cannot be replaced"),
-        ("CREATE MATERIALIZED VIEW lake.s.v (a, b) AS SELECT 1", "names no columns and no key"),
-        ("CREATE MATERIALIZED VIEW lake.s.v PRIMARY KEY (a) AS SELECT 1", "names no columns and no key"),
+        ("CREATE MATERIALIZED VIEW lake.s.v (a, b) AS SELECT 1", "names no columns"),
+        ("CREATE MATERIALIZED VIEW lake.s.v PRIMARY KEY AS SELECT 1", "no clause 'PRIMARY KEY'"),
+        ("CREATE MATERIALIZED VIEW lake.s.v PRIMARY KEY (a b) AS SELECT 1", "takes names of columns"),
+        ("EXPLAIN CREATE MATERIALIZED VIEW lake.s.v (a, b) AS SELECT 1", "names no columns"),
         ("CREATE MATERIALIZED VIEW lake.s.v PARTITIONED BY (a) AS SELECT 1", "no clause 'PARTITIONED BY'"),
         ("CREATE MATERIALIZED VIEW lake.s.v", "lacks AS and a query"),
         ("CREATE MATERIALIZED VIEW lake.s.v AS", "lacks AS and a query"),

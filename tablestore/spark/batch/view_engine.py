@@ -1,0 +1,161 @@
+"""Runs the queries of maintained views in Spark (`tablestore.views.maintained_query.QueryEngine`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark program gives it
+from pyspark.sql.types import DoubleType, FloatType, StringType
+
+from filestore.errors import InvalidRequest, Unsupported
+from filestore.model.definition import TableDefinition
+from filestore.model.schema import Schema
+from filestore.model.types import quoted
+from filestore.operations.replaced_rows import ChangeRunner
+from tablestore.spark.batch.columns import spark_type
+from tablestore.spark.batch.compaction import spark_changes
+from tablestore.spark.batch.comparing import comparable, nearly_same, same
+from tablestore.spark.batch.view_rows import NEW, STORED, TableReader, ViewRows, paired
+from tablestore.spark.batch.writing import spark_runner
+from tablestore.views.maintained_query import QueryWork, RowCounts
+from tablestore.views.view_plan import Form, Incremental
+from tablestore.writing.write_job import TaskOutcome, WriteJob, WriteRunner
+
+__all__ = ["SparkViews", "view_settings"]
+
+_KEPT = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")
+_COUNT = "_tablestore_count"
+
+
+def view_settings(spark: SparkSession) -> dict[str, str]:
+    """Returns the settings of a session on which the values of a query depend; a view that it creates keeps them."""
+    return {name: str(spark.conf.get(name)) for name in _KEPT}
+
+
+@dataclass(frozen=True)
+class SparkViews:
+    """Computes the rows of views in Spark.
+
+    Attributes:
+        spark: The session.
+        reader: Returns what reads tables in another session.
+        definition: Returns the definition of a version of a table.
+    """
+
+    spark: SparkSession
+    reader: Callable[[SparkSession], TableReader]
+    definition: Callable[[str, int], TableDefinition]
+
+    @property
+    def changes(self) -> ChangeRunner:
+        """Computes the change data of refreshes that replace all rows."""
+        return spark_changes(self.spark)
+
+    def schema(self, work: QueryWork) -> Schema:
+        """Returns the columns of a query's result, without reading rows.
+
+        Raises:
+            InvalidRequest: ``view-query``: Spark refuses the query.
+            Unsupported: ``view-query``: Spark says that the query has other rows each time.
+        """
+        session = self._session(work.settings)
+
+        def empty(table: str, version: int) -> DataFrame:
+            return session.createDataFrame([], spark_type(self.definition(table, version).schema))
+
+        with ViewRows(session, TableReader(empty, _no_changes), work) as rows:
+            try:
+                result = rows.result()
+                repeatable = result._jdf.queryExecution().analyzed().deterministic()
+            except (AnalysisException, ParseException) as error:
+                raise InvalidRequest(f"Spark refuses the query: {_first_line(error)}", code="view-query") from error
+        if not repeatable:
+            raise Unsupported(
+                "the query cannot be that of a materialized view: it has a function that gives another value each time",
+                code="view-query",
+            )
+        return Schema.from_delta(json.loads(result.schema.json()))
+
+    def runner(self, work: QueryWork, definition: TableDefinition) -> WriteRunner:
+        """Returns what writes the rows of a refresh: all of them, or those that differ from the stored ones."""
+
+        def run(job: WriteJob) -> Sequence[TaskOutcome]:
+            with self._rows(work) as rows:
+                found = rows.result() if work.since is None else rows.differing()
+                return spark_runner(found, definition, each_key_once=bool(definition.primary_key))(job)
+
+        return run
+
+    def compare(self, work: QueryWork) -> RowCounts:
+        """Compares stored rows with the result. Sums of floating-point numbers may differ in their last digits."""
+        with self._rows(work) as rows:
+            result, stored = rows.result(), rows.stored()
+            key = self.definition(work.output, work.version).primary_key
+            exact = isinstance(work.plan, Incremental) and work.plan.form is Form.ROWS
+            return _by_key(result, stored, key, exact=exact) if key else _as_bags(result, stored)
+
+    @contextmanager
+    def _rows(self, work: QueryWork) -> Iterator[ViewRows]:
+        session = self._session(work.settings)
+        with ViewRows(session, self.reader(session), work) as rows:
+            yield rows
+
+    def _session(self, settings: Mapping[str, str]) -> SparkSession:
+        """Returns a session with the settings of a view: names of tables and settings there are nobody else's.
+
+        It is no clone of the session: measured, Delta's own planning then finds the files of each query, by jobs.
+        """
+        session = self.spark.newSession()
+        known = session.conf.getAll
+        given = {name: value for name, value in self.spark.conf.getAll.items() if known.get(name) != value}
+        for name, value in {**given, **settings, "spark.sql.caseSensitive": "false"}.items():
+            if session.conf.isModifiable(name):
+                session.conf.set(name, value)
+        return session
+
+
+def _no_changes(table: str, since: int, until: int) -> DataFrame:
+    raise AssertionError("the columns of a result do not depend on changes")
+
+
+def _by_key(result: DataFrame, stored: DataFrame, key: Sequence[str], *, exact: bool) -> RowCounts:
+    types = {column.name: column.dataType for column in result.schema}
+    equals = same if exact else nearly_same
+    now, before = F.col(NEW), F.col(STORED)
+    equal = reduce(and_, [equals(now.getField(n), before.getField(n), types[n]) for n in stored.columns])
+    differs = now.isNull() | before.isNull() | ~equal
+    found = paired(result, stored, key).agg(
+        F.count_if(differs), F.count_if(now.isNotNull()), F.count_if(before.isNotNull())
+    )
+    return RowCounts(*found.collect()[0])
+
+
+def _as_bags(result: DataFrame, stored: DataFrame) -> RowCounts:
+    """Compares rows of which each may be there several times. Floating-point numbers count with nine digits."""
+    types = {column.name: column.dataType for column in result.schema}
+    values = [
+        F.format_string("%.8e", F.col(quoted(name)).cast(DoubleType())).cast(StringType()).alias(name)
+        if isinstance(types[name], FloatType | DoubleType)
+        else comparable(F.col(quoted(name)), types[name]).alias(name)
+        for name in stored.columns
+    ]
+    sides = [rows.select(*values, F.lit(sign).alias(_COUNT)) for rows, sign in ((result, 1), (stored, -1))]
+    groups = sides[0].unionAll(sides[1]).groupBy(*(F.col(quoted(name)) for name in stored.columns))
+    counted = groups.agg(
+        F.sum(_COUNT).alias("more"),
+        F.count_if(F.col(_COUNT) > 0).alias("new"),
+        F.count_if(F.col(_COUNT) < 0).alias("old"),
+    )
+    found = counted.agg(*(F.coalesce(F.sum(c), F.lit(0)) for c in (F.abs("more"), F.col("new"), F.col("old"))))
+    return RowCounts(*found.collect()[0])
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]

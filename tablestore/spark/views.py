@@ -1,0 +1,161 @@
+"""`StoreViews`: the methods of `tablestore.spark.SparkStore` about maintained views (docs/views.md)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from filestore.arguments import checks_arguments
+from filestore.checks.report import Report
+from filestore.model.definition import TableDefinition
+from tablestore.spark.batch.view_engine import SparkViews, view_settings
+from tablestore.spark.batch.view_rows import TableReader
+from tablestore.spark.batch.views import spark_execution
+from tablestore.store import Store
+from tablestore.table_names import split
+from tablestore.views.creation import PlannedView, examine_view, inputs_of, open_view, planned_view
+from tablestore.views.maintained import MaintainedJoin, Refreshed
+from tablestore.views.maintained_query import MaintainedQuery, RefreshedQuery
+from tablestore.views.refresh_order import refresh_order
+from tablestore.views.statement import Place
+from tablestore.views.view_creation import MaterializedView
+
+__all__ = ["StoreViews"]
+
+
+@checks_arguments()
+class StoreViews(ABC):
+    """Creates, opens and refreshes views.
+
+    Attributes:
+        spark: The session.
+        store: The store.
+    """
+
+    spark: SparkSession
+    store: Store
+
+    @abstractmethod
+    def _defaults(self) -> dict[str, str]:
+        """Returns the options that tables have by default."""
+
+    @abstractmethod
+    def _reader(self, session: SparkSession) -> TableReader:
+        """Returns what reads tables in another session."""
+
+    def maintain_join(
+        self,
+        into: str,
+        *,
+        left: str,
+        right: str,
+        on: str | Sequence[str],
+        kind: str = "inner",
+        select: str | Sequence[str] | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> MaintainedJoin:
+        """Creates a maintained join, or opens it, as `tablestore.Store.maintain_join`; its refreshes are Spark jobs."""
+        given = self._defaults() | dict(options or {})
+        view = self.store.maintain_join(into, left=left, right=right, on=on, kind=kind, select=select, options=given)
+        return view.executed_by(spark_execution(self.spark))
+
+    def maintained_join(self, name: str) -> MaintainedJoin:
+        """Opens a view that `maintain_join` created; `InvalidRequest` (``no-view``) if the table is none."""
+        return self.store.maintained_join(name).executed_by(spark_execution(self.spark))
+
+    def create_view(
+        self,
+        name: str,
+        query: str,
+        *,
+        primary_key: Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
+        comment: str | None = None,
+    ) -> MaintainedJoin | MaintainedQuery:
+        """Creates a table that refreshes keep equal to a query (docs/views.md), as ``CREATE MATERIALIZED VIEW``.
+
+            view = lake.create_view("shop.sums", "SELECT planet, sum(amount) AS amount FROM shop.orders "
+                                    "WHERE planet IS NOT NULL GROUP BY planet")
+            view.refresh()
+
+        Args:
+            name: ``database.table``.
+            query: A query of Spark over tables of this store. A name without a database is in that of the view.
+            primary_key: The columns of its key. Of a view that is refreshed incrementally it follows from the query;
+                given, it says that a group has no nulls. None: a view that is computed as a whole has no key.
+            options: Options of the view's table. With ``{"view.incremental": "required"}`` a query is refused that can
+                only be computed as a whole.
+            comment: Free text.
+
+        Returns:
+            The view. Nothing was written to it yet.
+
+        Raises:
+            InvalidRequest: ``view-query``: Spark refuses the query; ``view-key``: another key follows from it;
+                ``view-cycle``.
+            Unsupported: ``view-query``: its result does not follow from the rows; ``view-not-incremental``.
+            NotFound: there is no such table.
+            AlreadyExists: ``table-exists``: a table or a view has the name.
+        """
+        place = Place("", split(name)[0])
+        return self.create_materialized_view(
+            MaterializedView(name, query, place, options or {}, comment, tuple(primary_key))
+        )
+
+    def create_materialized_view(self, asked: MaterializedView) -> MaintainedJoin | MaintainedQuery:
+        """Creates a view from the parts of the statement; see `create_view`."""
+        return self._in_spark(self._planned(asked).create())
+
+    def explain_view(self, asked: MaterializedView | None, name: str) -> tuple[str, ...]:
+        """Returns how a view is refreshed, a line each: one that exists, or one that a statement would create."""
+        return self.maintained_view(name).explain() if asked is None else self._planned(asked).explain()
+
+    def _planned(self, asked: MaterializedView) -> PlannedView:
+        settings = {f"view.setting.{key}": value for key, value in view_settings(self.spark).items()}
+        given = replace(asked, options=self._defaults() | dict(asked.options))
+        return planned_view(self.store, given, self._views(), settings)
+
+    def maintained_view(self, name: str) -> MaintainedJoin | MaintainedQuery:
+        """Opens a view of any kind, whose refreshes are Spark jobs; `InvalidRequest` (``no-view``) if it is none."""
+        return self._in_spark(open_view(self.store, name))
+
+    def refresh(self, *names: str) -> list[tuple[MaintainedJoin | MaintainedQuery, Refreshed | RefreshedQuery]]:
+        """Refreshes views, and before them all views that they read, each behind those that it reads itself.
+
+        Returns:
+            The views that had something new, with the results of their refreshes, in their order.
+
+        Raises:
+            InvalidRequest: ``no-view``: a table that is written to; ``view-cycle``. Or as `MaintainedQuery.refresh`:
+                the views that were refreshed before stay so.
+        """
+        views = [self.maintained_view(name) for name in names]  # raises what is wrong before anything is done
+        order = refresh_order([view.table.identifier for view in views], partial(inputs_of, self.store))
+        found: list[tuple[MaintainedJoin | MaintainedQuery, Refreshed | RefreshedQuery]] = []
+        for name in order:
+            view = self.maintained_view(name)
+            if (done := view.refresh()) is not None:
+                found.append((view, done))
+        return found
+
+    def examine(self, name: str) -> Report:
+        """Checks a table as `tablestore.Store.examine`, and compares the rows of any view with its query."""
+        table = self.store.managed_table(name)
+        if not table.definition.is_view:
+            return table.examine()
+        return examine_view(self.store, table, self._views())
+
+    def _in_spark(self, view: MaintainedJoin | MaintainedQuery) -> MaintainedJoin | MaintainedQuery:
+        if isinstance(view, MaintainedJoin):
+            return view.executed_by(spark_execution(self.spark))
+        return view.executed_by(self._views())
+
+    def _views(self) -> SparkViews:
+        def definition(name: str, version: int) -> TableDefinition:
+            return self.store.managed_table(name).filestore.state(version).definition
+
+        return SparkViews(self.spark, self._reader, definition)

@@ -1,0 +1,249 @@
+"""`MaintainedQuery`: keeps the table of a view equal to a query that Spark runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+from filestore.arguments import checks_arguments
+from filestore.checks.report import Finding
+from filestore.delta.state import TableState
+from filestore.errors import InvalidRequest, NotFound, TableStoreError, Unsupported
+from filestore.model.definition import TableDefinition
+from filestore.model.schema import Schema
+from filestore.operations.replaced_rows import ChangeRunner, changes_in_threads
+from tablestore.table import Table
+from tablestore.views.examination import different_rows, unchecked
+from tablestore.views.output_table import VIEW_QUERY
+from tablestore.views.refresh_plan import RefreshPlan, read_versions
+from tablestore.views.view import InputLag, View
+from tablestore.views.view_plan import Incremental, Mode, ViewPlan, Whole, plan_view, with_key
+from tablestore.views.view_query import ViewQuery, parse_view
+from tablestore.writing.write_job import WriteRunner
+
+__all__ = [
+    "MaintainedQuery",
+    "QueryEngine",
+    "QueryWork",
+    "RefreshedQuery",
+    "RowCounts",
+    "explained_query",
+    "settings_of",
+]
+
+_SETTING = "view.setting."
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshedQuery:
+    """The result of a refresh.
+
+    Attributes:
+        version: The version of the view.
+        inputs: The version of each table of which it is the result.
+        whole: Whether all rows were computed again, instead of those that changes affect.
+    """
+
+    version: int
+    inputs: Mapping[str, int]
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QueryWork:
+    """The work of a refresh, or of a comparison.
+
+    Attributes:
+        query: The query.
+        plan: The plan of its refreshes.
+        settings: Settings of Spark with which it runs.
+        until: For each of the query's tables the version that is read.
+        since: For each of them the version whose result is stored; None to compute all rows.
+        output: The view's table, whose rows are compared.
+        version: The version of it.
+    """
+
+    query: ViewQuery
+    plan: ViewPlan
+    settings: Mapping[str, str]
+    until: Mapping[str, int]
+    since: Mapping[str, int] | None = None
+    output: str = ""
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RowCounts:
+    """A comparison of stored rows with the query's result.
+
+    Attributes:
+        different: The rows that only one of them has.
+        results: The rows of the result.
+        stored: The stored rows.
+    """
+
+    different: int
+    results: int
+    stored: int
+
+
+class QueryEngine(Protocol):
+    """Computes rows: Spark."""
+
+    @property
+    def changes(self) -> ChangeRunner:
+        """Computes the change data of refreshes that replace all rows."""
+
+    def schema(self, work: QueryWork) -> Schema:
+        """Returns the columns of the query's result."""
+
+    def runner(self, work: QueryWork, definition: TableDefinition) -> WriteRunner:
+        """Returns what writes the rows of a refresh."""
+
+    def compare(self, work: QueryWork) -> RowCounts:
+        """Compares stored rows with the query's result."""
+
+
+@checks_arguments("engine")
+class MaintainedQuery(View[RefreshedQuery]):
+    """The result of a query as a table. `tablestore.spark.SparkStore.create_view` makes it.
+
+    Attributes:
+        table: The view's table, which everybody may read.
+        query: The query.
+        plan: The plan of its refreshes.
+    """
+
+    def __init__(self, table: Table, inputs: Sequence[Table], engine: QueryEngine | None = None) -> None:
+        super().__init__(table, inputs, changes_in_threads if engine is None else engine.changes)
+        self.query = parse_view(str(table.definition.options[VIEW_QUERY]))
+        self._engine = engine
+
+    def __repr__(self) -> str:
+        return f"MaintainedQuery({self.table.identifier!r})"
+
+    def executed_by(self, engine: QueryEngine) -> MaintainedQuery:
+        """Returns the same view, with what computes its rows."""
+        return MaintainedQuery(self.table, self.inputs, engine)
+
+    @property
+    def plan(self) -> ViewPlan:
+        """The plan of its refreshes, for the newest versions of its tables."""
+        return self._plan(self.table.filestore.state(), self._newest())
+
+    def lag(self) -> dict[str, InputLag]:
+        """Returns for each table the version of which the view is the result, and how many later ones there are."""
+        return dict(self.input_lags())
+
+    def read_by(self, refreshed: RefreshedQuery) -> list[tuple[str, int]]:
+        """Returns for each table the version that a refresh has read."""
+        return list(refreshed.inputs.items())
+
+    def explain(self) -> tuple[str, ...]:
+        """Returns how it is refreshed, a line each: incrementally, or as a whole with the reason."""
+        return explained_query(self.table.identifier, self.plan)
+
+    def _plan(self, output: TableState, states: Sequence[TableState]) -> ViewPlan:
+        definition = output.definition
+        definitions = {table.identifier: state.definition for table, state in zip(self.inputs, states, strict=True)}
+        key = definition.primary_key
+        plan = with_key(plan_view(self.query, definitions, key), definition.schema, (), Mode.AUTO)
+        if isinstance(plan, Incremental) and set(plan.key) != set(key):
+            plan = Whole("its table was created without the key that the query has")
+        return with_key(plan, definition.schema, (), Mode(definition.options["view.incremental"]))
+
+    def _check(self, output: TableState, states: Sequence[TableState]) -> None:
+        self._plan(output, states)
+
+    def _columns(self, states: Sequence[TableState]) -> Sequence[Sequence[str]]:
+        return [state.definition.schema.names for state in states]
+
+    def _write(
+        self,
+        plan: RefreshPlan,
+        output: TableState,
+        states: Sequence[TableState],
+        before: Sequence[TableState] | None,
+    ) -> tuple[RefreshedQuery, int]:
+        engine = self._required_engine
+        own = self._plan(output, states)
+        whole = before is None or isinstance(own, Whole)
+        work = QueryWork(
+            self.query,
+            own,
+            self._settings,
+            self._by_name(plan.until),
+            None if whole or before is None else self._by_name([state.version for state in before]),
+            self.table.identifier,
+            output.version,
+        )
+        self._check_columns(engine.schema(work), output)
+        runner = engine.runner(work, output.definition)
+        snapshot = self._writer.write(runner, overwrite=whole, app=plan.app, base=output, retries=True)
+        return RefreshedQuery(snapshot.version, work.until, whole), snapshot.version
+
+    def _check_columns(self, result: Schema, output: TableState) -> None:
+        known = [(column.name, column.type) for column in output.definition.schema]
+        if [(column.name, column.type) for column in result] != known:
+            raise InvalidRequest(
+                "the view does not fit its query any more: a column that it reads has another type now, or * stands "
+                "for other columns; create it again",
+                code="view-outdated",
+            )
+
+    def _compared(self, output: TableState) -> list[Finding]:
+        read = read_versions(output, *(table.filestore.state().table_id for table in self.inputs))
+        if read is None:
+            empty = not output.files and not output.pending()
+            return [] if empty else [unchecked("a table that it reads was created again since its last refresh")]
+        try:
+            engine = self._required_engine
+            states = [table.filestore.state(version) for table, version in zip(self.inputs, read, strict=True)]
+            plan = self._plan(output, states)
+            if not plan.repeatable:
+                return [unchecked("the query may have other rows each time that it runs")]
+            work = QueryWork(
+                self.query, plan, self._settings, self._by_name(read), None, self.table.identifier, output.version
+            )
+            self._check_columns(engine.schema(work), output)
+            counts = engine.compare(work)
+        except (NotFound, InvalidRequest, Unsupported) as error:
+            return [unchecked(error.message)]
+        if not counts.different:
+            return []
+        return [different_rows(counts.different, counts.results, counts.stored, read)]
+
+    def _by_name(self, versions: Sequence[int]) -> dict[str, int]:
+        return {table.identifier: version for table, version in zip(self.inputs, versions, strict=True)}
+
+    @cached_property
+    def _settings(self) -> dict[str, str]:
+        return settings_of(self.table.definition.options.as_dict())
+
+    @property
+    def _required_engine(self) -> QueryEngine:
+        if self._engine is None:
+            raise needs_spark(self.table.identifier)
+        return self._engine
+
+
+def explained_query(name: str, plan: ViewPlan) -> tuple[str, ...]:
+    """Returns how a view that Spark computes is refreshed, a line each."""
+    how = "incrementally, by Spark" if isinstance(plan, Incremental) else f"as a whole, by Spark: {plan.reason}"
+    return (f"{name} is refreshed {how}", *plan.described())
+
+
+def settings_of(options: Mapping[str, str]) -> dict[str, str]:
+    """Returns the settings of Spark among the options of a view."""
+    return {name.removeprefix(_SETTING): value for name, value in options.items() if name.startswith(_SETTING)}
+
+
+def needs_spark(name: str) -> TableStoreError:
+    """Returns the error for a view that only Spark can compute."""
+    return Unsupported(
+        f"the rows of {name} are computed by Spark: open it with tablestore.spark.SparkStore, or use "
+        "REFRESH MATERIALIZED VIEW or 'tablestore refresh'",
+        code="needs-spark",
+    )

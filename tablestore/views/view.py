@@ -1,0 +1,255 @@
+"""`View`: a table whose rows are the result of a query over other tables, and how any refresh of it goes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from threading import Event
+from typing import Generic, TypeVar
+
+from filestore.arguments import checks_arguments
+from filestore.checks.report import Finding, Report
+from filestore.delta.state import TableState
+from filestore.errors import Conflict, NotFound
+from filestore.operations.replaced_rows import ChangeRunner
+from filestore.table import FileStore
+from tablestore.table import Table
+from tablestore.views.holds import Holds
+from tablestore.views.refresh_plan import RefreshPlan, plan_refresh, read_versions, same_columns
+from tablestore.writing.commit_metrics import CommitMeter
+from tablestore.writing.writer import TableWriter
+
+__all__ = ["InputLag", "Stop", "View"]
+
+Result = TypeVar("Result")
+
+Stop = Event | Callable[[], bool] | None
+
+_MOST_LOOKS = 10
+"""A refresh that other processes overtake begins so many times."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputLag:
+    """The distance of a view behind one of its inputs.
+
+    Attributes:
+        version: The version of the table of which the view is the result; None before the first refresh.
+        behind: The number of later versions.
+    """
+
+    version: int | None
+    behind: int
+
+
+@checks_arguments()
+class View(ABC, Generic[Result]):
+    """A table whose rows are the result of a query. Its subclasses compute them.
+
+    Each version of the view's table is the result for one version of each input, and names these. Any number of
+    processes may refresh it, and may die at any time: a refresh is one commit.
+
+    Attributes:
+        table: The view's table, which everybody may read.
+        inputs: The tables that it reads, each under its name; the same table may be there twice.
+    """
+
+    def __init__(self, table: Table, inputs: Sequence[Table], changes: ChangeRunner) -> None:
+        self.table = table
+        self.inputs = tuple(inputs)
+        self._changes = changes
+
+    @abstractmethod
+    def read_by(self, refreshed: Result) -> list[tuple[str, int]]:
+        """Returns for each table the version that a refresh has read."""
+
+    @abstractmethod
+    def explain(self) -> tuple[str, ...]:
+        """Returns how the view is refreshed, a line each."""
+
+    @abstractmethod
+    def _check(self, output: TableState, states: Sequence[TableState]) -> None:
+        """Checks that the view's table fits the tables of its query; raises ``view-outdated``."""
+
+    @abstractmethod
+    def _columns(self, states: Sequence[TableState]) -> Sequence[Sequence[str]]:
+        """Returns for each input the columns that the query reads."""
+
+    @abstractmethod
+    def _write(
+        self,
+        plan: RefreshPlan,
+        output: TableState,
+        states: Sequence[TableState],
+        before: Sequence[TableState] | None,
+    ) -> tuple[Result, int]:
+        """Writes the rows of a refresh as one commit, and returns its result and its version.
+
+        Args:
+            plan: The plan, whose `app` the commit has.
+            output: The version of the view to which rows are compared.
+            states: The versions of the inputs whose result the view becomes.
+            before: Those whose result it is; None to compute all rows.
+        """
+
+    @abstractmethod
+    def _compared(self, output: TableState) -> list[Finding]:
+        """Compares the stored rows of a version with the query's result."""
+
+    def refresh(self) -> Result | None:
+        """Updates the view to the newest versions of its inputs as one commit; returns None if nothing is new.
+
+        It reads what changed in the tables since the last refresh, and works the rows of the result out that depend on
+        it, if the query allows that. All rows are computed again by the first refresh, if the versions since the last
+        one have expired, if a column was replaced by another of its name, and, once the view is opened again, if a
+        table was created again.
+
+        Raises:
+            NotFound: a table, or a column that the query reads, does not exist any more; ``table-replaced``: it was
+                created again, so open the view again.
+            InvalidRequest: ``view-outdated``: a table has changed so that the view does not fit any more.
+            Conflict: ``other-refresh``: another process has refreshed the view meanwhile. Nothing was changed.
+            Unavailable: a store did not answer. Refresh again: what was committed is not repeated.
+        """
+        for _ in range(_MOST_LOOKS):
+            output, states = self.table.filestore.state(), self._newest()
+            self._check(output, states)
+            plan = plan_refresh(output, *states)
+            if plan is None:
+                for store, state in zip(self._stores, states, strict=True):
+                    self._holds.hold_if_possible(store, state.version)
+                return None
+            held, before = self._held(plan, states, output)
+            if held:
+                return self._refreshed(plan, output, states, before)
+        raise self._overtaken("again and again")
+
+    def follow(self, stop: Stop = None, every: timedelta = timedelta(seconds=1)) -> Iterator[Result]:
+        """Refreshes endlessly, and yields the result of each refresh that committed. Raises as `refresh`.
+
+        Another process may refresh the view, too: what it has committed is not repeated.
+
+        Args:
+            stop: Says when to end, a `threading.Event` or a function; what was committed before is still added.
+            every: The pause between two looks at the tables.
+        """
+        while True:
+            last = stop is not None and (stop.is_set() if isinstance(stop, Event) else stop())
+            try:
+                refreshed = self.refresh()
+            except Conflict as error:
+                if error.code != "other-refresh":
+                    raise
+                continue
+            if refreshed is not None:
+                yield refreshed
+            if last:
+                return
+            self.table.opened.ambient.sleep(every.total_seconds())
+
+    def examine(self) -> Report:
+        """Checks the view's table as `tablestore.Table.examine`, and that its rows are the result of the query."""
+        output = self.table.filestore.state()
+        return self.table.examine().with_more(self._compared(output))
+
+    def input_lags(self) -> list[tuple[str, InputLag]]:
+        """Returns for each input its name, the version of which the view is the result, and how many are later."""
+        output, states = self.table.filestore.state(), self._newest()
+        read = read_versions(output, *(state.table_id for state in states))
+        known: Sequence[int | None] = [None] * len(states) if read is None else read
+        return [
+            (table.identifier, InputLag(at, state.version - (-1 if at is None else at)))
+            for table, state, at in zip(self.inputs, states, known, strict=True)
+        ]
+
+    def drop_holds(self) -> None:
+        """Lets the versions expire that the view has read: before its table is dropped."""
+        for store in self._stores:
+            self._holds.release(store)
+
+    @property
+    def _stores(self) -> tuple[FileStore, ...]:
+        return tuple(table.filestore for table in self.inputs)
+
+    def _newest(self) -> tuple[TableState, ...]:
+        """Returns the newest version of each input; of a table that is there twice it is one version."""
+        states: dict[str, TableState] = {}
+        for store in self._stores:
+            if store.location not in states:
+                states[store.location] = store.state()
+        return tuple(states[store.location] for store in self._stores)
+
+    def _held(
+        self, plan: RefreshPlan, states: Sequence[TableState], output: TableState
+    ) -> tuple[bool, Sequence[TableState] | None]:
+        """Holds the versions that a refresh reads.
+
+        Returns whether they are held, which they are not if another process has refreshed the view meanwhile; and the
+        versions that the view has read. If those are gone, or columns of them are others now, all rows are computed
+        again.
+        """
+        if plan.since is not None:
+            before = self._before(plan.since, states)
+            later = any((self._holds.held(s) or 0) > at for s, at in zip(self._stores, plan.since, strict=True))
+            if later and self.table.filestore.state().positions != output.positions:
+                return False, None
+            if before is not None and self._hold(plan.since):
+                return True, before
+        return self._hold(plan.until), None
+
+    def _before(self, since: Sequence[int], states: Sequence[TableState]) -> tuple[TableState, ...] | None:
+        """Reads the versions that the view has read; returns None if they cannot be compared with the newest ones."""
+        try:
+            before = tuple(store.state(version) for store, version in zip(self._stores, since, strict=True))
+        except NotFound as error:
+            if error.code != "snapshot-expired":
+                raise
+            return None
+        same = all(
+            same_columns(former.definition, state.definition, columns)
+            for former, state, columns in zip(before, states, self._columns(states), strict=True)
+        )
+        return before if same else None
+
+    def _hold(self, versions: Sequence[int]) -> bool:
+        """Holds a version of each input; returns False if one of them has expired."""
+        try:
+            for store, version in zip(self._stores, versions, strict=True):
+                self._holds.hold(store, version)
+        except NotFound as error:
+            if error.code != "snapshot-expired":
+                raise
+            return False
+        return True
+
+    def _refreshed(
+        self, plan: RefreshPlan, output: TableState, states: Sequence[TableState], before: Sequence[TableState] | None
+    ) -> Result:
+        result, version = self._write(plan, output, states, before)
+        if dict(plan.app.positions) != self.table.filestore.required(version).positions:
+            raise self._overtaken(f"by version {version}")
+        for store, at in zip(self._stores, plan.until, strict=True):
+            self._holds.hold_if_possible(store, at)
+        self.table.in_writer.after_commit(output.definition)
+        return result
+
+    @cached_property
+    def _holds(self) -> Holds:
+        return Holds(self.table.filestore.state().table_id)
+
+    @cached_property
+    def _writer(self) -> TableWriter:
+        opened = self.table.opened
+        meter = CommitMeter(opened.meter, self.table.identifier, opened.ambient)
+        return TableWriter(self.table.filestore, opened.log_config, opened.ambient, self._changes, meter)
+
+    def _overtaken(self, how: str) -> Conflict:
+        return Conflict(
+            f"another process has refreshed {self.table.identifier} meanwhile ({how}): refresh it again for what has "
+            "changed since",
+            code="other-refresh",
+            again=True,
+        )

@@ -1,0 +1,94 @@
+"""Creates the table of a view that Spark refreshes: its columns, key and options follow from the query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from filestore.errors import InvalidRequest
+from filestore.model.definition import TableDefinition
+from filestore.model.schema import Column, Schema
+from tablestore.views.maintained_query import QueryEngine, QueryWork, settings_of
+from tablestore.views.output_table import VIEW_QUERY
+from tablestore.views.statement import Place
+from tablestore.views.view_plan import Incremental, Mode, ViewPlan, plan_view, with_key
+from tablestore.views.view_query import ViewQuery
+
+__all__ = ["MaterializedView", "QueryTable", "query_table"]
+
+
+@dataclass(frozen=True, slots=True)
+class MaterializedView:
+    """The parts of ``CREATE MATERIALIZED VIEW``.
+
+    Attributes:
+        name: ``database.table``.
+        query: The text of its query.
+        place: Completes the names of tables in it.
+        options: Options of its table.
+        comment: Free text.
+        primary_key: The columns of its key; empty: the key that follows from the query, if any.
+    """
+
+    name: str
+    query: str
+    place: Place
+    options: Mapping[str, str]
+    comment: str | None = None
+    primary_key: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QueryTable:
+    """The table of a view.
+
+    Attributes:
+        plan: The plan of its refreshes.
+        schema: Its columns.
+        primary_key: Its key; empty if it has none.
+        options: Its options.
+    """
+
+    plan: ViewPlan
+    schema: Schema
+    primary_key: tuple[str, ...]
+    options: Mapping[str, str]
+
+
+def query_table(
+    query: ViewQuery,
+    asked: MaterializedView,
+    definitions: Mapping[str, TableDefinition],
+    versions: Mapping[str, int],
+    engine: QueryEngine,
+) -> QueryTable:
+    """Returns the table for a query, of which Spark says the columns.
+
+    Args:
+        query: The query.
+        asked: The statement; its options have the settings of the query.
+        definitions: Those of the query's tables, by name.
+        versions: The versions that have these definitions.
+        engine: Spark.
+
+    Raises:
+        InvalidRequest: ``view-query``: Spark refuses the query; ``view-key``: another key follows from it;
+            ``view-option``: an option that the view determines.
+        Unsupported: ``view-not-incremental``.
+    """
+    mode = Mode(asked.options.get("view.incremental", Mode.AUTO))
+    plan = plan_view(query, definitions, asked.primary_key)
+    schema = engine.schema(QueryWork(query, plan, settings_of(asked.options), versions))
+    plan = with_key(plan, schema, asked.primary_key, mode)
+    key = _spelled(asked.primary_key, schema) or (plan.key if isinstance(plan, Incremental) else ())
+    columns = (Column(column.name, column.type, column.name not in key) for column in schema)
+    own = {VIEW_QUERY: query.text, "view.engine": "spark"}
+    if taken := [name for name in own if asked.options.get(name, own[name]) != own[name]]:
+        raise InvalidRequest(f"option {taken[0]!r} of a view follows from its query: leave it out", code="view-option")
+    return QueryTable(plan, Schema(tuple(columns)), key, {**asked.options, **own})
+
+
+def _spelled(key: Sequence[str], schema: Schema) -> tuple[str, ...]:
+    """Returns names as the columns have them: a statement may write them in another case."""
+    known = {name.lower(): name for name in schema.names}
+    return tuple(known.get(name.lower(), name) for name in key)

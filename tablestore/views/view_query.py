@@ -1,0 +1,341 @@
+"""`ViewQuery`: the query of a view that Spark refreshes, as the text that the user wrote, and its clauses. Pure.
+
+The text is never written anew from a syntax tree, since that might change what it means: names of tables are replaced
+in it, and parts of it are cut out, at the positions of their tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from filestore.errors import InvalidRequest, NotFound, Unsupported
+from filestore.model.definition import TableDefinition
+from filestore.model.types import quoted
+from tablestore.views.join_query import is_plain_star
+from tablestore.views.statement import Place
+
+__all__ = ["WINDOW", "Span", "TableUse", "ViewQuery", "parse_view", "shown", "view_of_statement"]
+
+_DIALECT = "spark"
+
+Span = tuple[int, int]
+"""The positions of a part of the text: that of its first character, and that behind its last one."""
+
+_CLAUSES = {
+    TokenType.FROM: "from",
+    TokenType.WHERE: "where",
+    TokenType.GROUP_BY: "group",
+    TokenType.HAVING: "having",
+    TokenType.ORDER_BY: "order",
+    TokenType.SORT_BY: "sort",
+    TokenType.CLUSTER_BY: "cluster",
+    TokenType.DISTRIBUTE_BY: "distribute",
+    TokenType.LIMIT: "limit",
+    TokenType.OFFSET: "offset",
+    TokenType.QUALIFY: "qualify",
+}
+_OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
+_CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
+
+_NOW = (
+    "current_timestamp now localtimestamp current_date curdate current_time unix_timestamp current_timezone "
+    "current_user user session_user current_catalog current_database current_schema"
+)
+_BY_CHANCE = (
+    "rand random randn randstr uniform uuid shuffle monotonically_increasing_id spark_partition_id input_file_name "
+    "input_file_block_start input_file_block_length version"
+)
+_CHANGING = {
+    **dict.fromkeys(_NOW.split(), "changes with the time or the session"),
+    **dict.fromkeys(_BY_CHANCE.split(), "has another value each time"),
+}
+"""Functions of Spark whose result does not follow from the rows. Of `unix_timestamp` that is so without arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableUse:
+    """A place in the query at which a table is named.
+
+    Attributes:
+        name: ``database.table``.
+        alias: The name by which the query calls it.
+        span: The position of its name in the text.
+        needs_alias: Whether it has no alias of its own.
+    """
+
+    name: str
+    alias: str
+    span: Span
+    needs_alias: bool
+
+
+@dataclass(frozen=True)
+class ViewQuery:
+    """A query as text, in which names of tables have a database and no catalog.
+
+    Attributes:
+        text: The text.
+        tree: Its syntax tree, which is only read.
+        uses: The places of tables in it, in their order.
+    """
+
+    text: str
+    tree: exp.Query
+    uses: tuple[TableUse, ...]
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The tables that it reads, each once."""
+        return tuple(dict.fromkeys(use.name for use in self.uses))
+
+    @cached_property
+    def clauses(self) -> Mapping[str, Span]:
+        """The positions of what follows SELECT, FROM, WHERE, GROUP BY and so on; empty if it is no plain SELECT."""
+        tokens = self._tokens
+        if not isinstance(self.tree, exp.Select) or tokens[0].token_type is not TokenType.SELECT:
+            return {}
+        found: dict[str, Span] = {}
+        name, first = "select", 1
+        for number, token in [*_outside(tokens), (len(tokens), None)]:
+            clause = "" if token is None else _clause(tokens, number)
+            if clause is None:
+                continue
+            if number > first:
+                found[name] = (tokens[first].start, tokens[number - 1].end + 1)
+            name, first = clause, number + 1
+        return found
+
+    def items(self, clause: str) -> list[Span]:
+        """Returns the positions of the parts of a clause that commas separate."""
+        begin, end = self.clauses[clause]
+        tokens = [token for token in self._tokens if begin <= token.start < end]
+        commas = [number for number, token in _outside(tokens) if token.token_type is TokenType.COMMA]
+        bounds = [-1, *commas, len(tokens)]
+        return [(tokens[a + 1].start, tokens[b - 1].end + 1) for a, b in pairwise(bounds) if b > a + 1]
+
+    def expression(self, span: Span) -> Span:
+        """Returns the position of a part of the select list without its alias."""
+        tokens = [token for token in self._tokens if span[0] <= token.start < span[1]]
+        without = tokens[:-1]
+        if without and without[-1].token_type is TokenType.ALIAS:
+            without = without[:-1]
+        return without[0].start, without[-1].end + 1
+
+    def part(self, span: Span, names: Sequence[str]) -> str:
+        """Returns a part of the text in which the tables have other names.
+
+        Args:
+            span: The part.
+            names: For each of `uses` the name.
+        """
+        edits = [
+            (use.span, quoted(name) + (f" AS {quoted(use.alias)}" if use.needs_alias else ""))
+            for use, name in zip(self.uses, names, strict=True)
+            if span[0] <= use.span[0] < span[1]
+        ]
+        return _edited(self.text, edits, span)
+
+    def with_tables(self, names: Sequence[str]) -> str:
+        """Returns the whole query with other names of the tables, one for each of `uses`."""
+        return self.part((0, len(self.text)), names)
+
+    @cached_property
+    def _tokens(self) -> list[Token]:
+        return sqlglot.tokenize(self.text, dialect=_DIALECT)
+
+
+def _clause(tokens: Sequence[Token], number: int) -> str | None:
+    """Returns the clause that begins at a token; None if none does, as at the FROM of IS DISTINCT FROM."""
+    before = tokens[number - 1].token_type if number else None
+    return None if before in (TokenType.DISTINCT, TokenType.DOT) else _CLAUSES.get(tokens[number].token_type)
+
+
+def parse_view(text: str) -> ViewQuery:
+    """Reads a query that `view_of_statement` made."""
+    tree = _tree(text)
+    return ViewQuery(text, tree, tuple(_uses(tree, set(), Place("", "").name)))
+
+
+def view_of_statement(text: str, place: Place, definition_of: Callable[[str], TableDefinition]) -> ViewQuery:
+    """Reads the query of a statement: tables get their databases, and ``*`` becomes the columns that it stands for.
+
+    Args:
+        text: The query as it was written.
+        place: Completes names of tables.
+        definition_of: Returns the definition of a table; raises `NotFound`.
+
+    Raises:
+        Unsupported: ``view-query``: the result would not follow from the rows of tables of this catalog.
+        InvalidRequest: ``view-query``: the text is no query, or a column of the result has no name.
+        NotFound: there is no such table.
+    """
+    tree = _tree(text)
+    named = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+    uses = list(_uses(tree, named, place.name))
+    if not uses:
+        raise _unsupported("it reads no table")
+    for use in uses:
+        definition_of(use.name)
+    for name in sorted(named):
+        if _exists(f"{place.database}.{name}", definition_of):
+            raise _unsupported(f"its WITH has the name {name!r} of a table: take another name")
+    _check_repeatable(tree)
+    edits = [(use.span, ".".join(map(quoted, use.name.split(".")))) for use in uses]
+    edits += _stars(ViewQuery(text, tree, tuple(uses)), definition_of)
+    query = parse_view(_edited(text, edits, (0, len(text))).strip().rstrip(";"))
+    _check_names(query.tree)
+    return query
+
+
+WINDOW = "w1ndow"
+"""The name of Spark's function ``window`` in syntax trees, where sqlglot takes it for the beginning of a clause."""
+
+
+def shown(expression: exp.Expr) -> str:
+    """Returns an expression as text, for messages."""
+    return expression.sql(_DIALECT, comments=False).replace(WINDOW.upper(), "window")
+
+
+def _readable(text: str) -> str:
+    """Returns the text with another name of the function ``window``, of the same length: positions stay."""
+    tokens = sqlglot.tokenize(text, dialect=_DIALECT)
+    calls = (a for a, b in pairwise(tokens) if a.token_type is TokenType.WINDOW and b.token_type is TokenType.L_PAREN)
+    return _edited(text, [((token.start, token.end + 1), WINDOW) for token in calls], (0, len(text)))
+
+
+def _tree(text: str) -> exp.Query:
+    try:
+        tree = sqlglot.parse_one(_readable(text), dialect=_DIALECT)
+    except SqlglotError as error:
+        raise InvalidRequest(f"the query cannot be parsed: {error}", code="view-query") from error
+    if not isinstance(tree, exp.Query):
+        raise _unsupported(f"it is no SELECT but {type(tree).__name__.upper()}")
+    return tree
+
+
+def _uses(tree: exp.Expr, named: set[str], complete: Callable[[exp.Table], str]) -> Iterator[TableUse]:
+    """Yields the tables of a query in the order of the text, without the names that WITH gives."""
+    named = named or {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+    found = [
+        table
+        for table in tree.find_all(exp.Table)
+        if isinstance(table.this, exp.Identifier) and (table.db or table.name.lower() not in named)
+    ]
+    for table in sorted(found, key=_start):
+        clauses = [name for name, value in table.args.items() if value and name not in _OF_TABLES]
+        if clauses or (isinstance(table.parent, exp.TableSample)) or "$" in table.name:
+            raise _unsupported(f"it does not read all rows of a table by its own name: {shown(table)}")
+        yield TableUse(complete(table), table.alias_or_name, (_start(table), _end(table)), not table.alias)
+
+
+_OF_TABLES = ("this", "db", "catalog", "alias", "joins")
+
+
+def _start(table: exp.Table) -> int:
+    return min(int(part.meta["start"]) for part in table.parts)
+
+
+def _end(table: exp.Table) -> int:
+    return max(int(part.meta["end"]) for part in table.parts) + 1
+
+
+def _exists(name: str, definition_of: Callable[[str], TableDefinition]) -> bool:
+    try:
+        definition_of(name)
+    except (NotFound, Unsupported):
+        return False
+    return True
+
+
+def _check_repeatable(tree: exp.Expr) -> None:
+    """Refuses functions whose result does not follow from the rows, so that no refresh could be exact."""
+    for node in tree.walk():
+        if not isinstance(node, exp.Func):
+            if isinstance(node, exp.TableSample):
+                raise _unsupported("TABLESAMPLE chooses other rows each time")
+            continue
+        for name in _names_of(node):
+            if name == "unix_timestamp" and any(node.args.values()):
+                continue
+            if name in _CHANGING:
+                raise _unsupported(f"{name}() {_CHANGING[name]}, and the result has to follow from the rows alone")
+
+
+def _names_of(function: exp.Func) -> set[str]:
+    """Returns the names that a function may have in the text."""
+    if isinstance(function, exp.Anonymous):
+        return {function.name.lower()}
+    return {name.lower() for name in type(function).sql_names()}
+
+
+def _check_names(tree: exp.Query) -> None:
+    for item in tree.selects:
+        if isinstance(item, exp.Alias | exp.Column | exp.Dot | exp.Star | exp.Aliases):
+            continue
+        raise InvalidRequest(
+            f"the column {shown(item)} of the result has no name: give it one with AS", code="view-query"
+        )
+
+
+def _stars(query: ViewQuery, definition_of: Callable[[str], TableDefinition]) -> Iterator[tuple[Span, str]]:
+    """Yields what ``*`` and ``alias.*`` stand for, where the query reads tables alone: new columns do not count.
+
+    Other stars stay: a column that a table gets later makes such a view outdated.
+    """
+    tree = query.tree
+    if not isinstance(tree, exp.Select) or "select" not in query.clauses:
+        return
+    joins, source = tree.args.get("joins") or [], tree.args.get("from_")
+    parts = [part.this for part in (source, *joins) if part is not None]
+    merged = any(join.args.get("using") or join.method or join.kind in ("SEMI", "ANTI") for join in joins)
+    if merged or not all(isinstance(part, exp.Table) for part in parts) or tree.args.get("laterals"):
+        return
+    spans = query.items("select")
+    if len(spans) != len(tree.expressions):
+        return
+    for item, span in zip(tree.expressions, spans, strict=True):
+        column = item.this if isinstance(item, exp.Column) else item
+        if not is_plain_star(column):
+            continue
+        table = item.table.lower() if isinstance(item, exp.Column) else ""
+        meant = [use for use in query.uses if table in ("", use.alias.lower())]
+        names = [
+            f"{quoted(use.alias)}.{quoted(name)}" for use in meant for name in definition_of(use.name).schema.names
+        ]
+        if names:
+            yield span, ", ".join(names)
+
+
+def _outside(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
+    """Yields the tokens that are in no parentheses and in no CASE, with their numbers."""
+    within: list[TokenType] = []
+    for number, token in enumerate(tokens):
+        kind = token.token_type
+        is_name = number > 0 and tokens[number - 1].token_type is TokenType.DOT  # such as window.end
+        ends_case = kind is TokenType.END and within[-1:] == [TokenType.CASE] and not is_name
+        if within and (kind in _CLOSING or ends_case):
+            within.pop()
+        elif not within:
+            yield number, token
+        if kind in _OPENING or (kind is TokenType.CASE and not is_name):
+            within.append(kind)
+
+
+def _edited(text: str, edits: Sequence[tuple[Span, str]], span: Span) -> str:
+    done, parts = span[0], []
+    for (begin, end), new in sorted(edits):
+        parts += [text[done:begin], new]
+        done = end
+    return "".join([*parts, text[done : span[1]]])
+
+
+def _unsupported(what: str) -> Unsupported:
+    return Unsupported(f"the query cannot be that of a materialized view: {what}", code="view-query")
