@@ -88,22 +88,18 @@ def _log(table: Table) -> dict[str, Any]:
 
 
 def _view(store: Store, name: str) -> dict[str, Any]:
-    """Returns the versions of which a maintained view is the result, and how many later ones there are."""
+    """Returns how a view is refreshed, the versions of which it is the result, and how many later ones there are."""
+    from tablestore.views.creation import open_view  # loads sqlglot
+
     try:
-        view = store.maintained_join(name)
-        lag = view.lag()
+        view = open_view(store, name)
+        inputs = [
+            f"{table} {'not read yet' if lag.version is None else f'at version {lag.version}'} ({lag.behind} newer)"
+            for table, lag in view.input_lags()
+        ]
+        return {"view": {"inputs": inputs, "refreshed": view.explain()[0].partition(" is refreshed ")[2]}}
     except TableStoreError as error:
         return {"view": {"error": str(error)}}
-    inputs = (
-        ("left", view.query.left, lag.left, lag.left_behind),
-        ("right", view.query.right, lag.right, lag.right_behind),
-    )
-    return {
-        "view": {
-            side: f"{table} {'not read yet' if version is None else f'at version {version}'} ({behind} newer)"
-            for side, table, version, behind in inputs
-        }
-    }
 
 
 def _standing(found: BucketLog) -> dict[str, int]:

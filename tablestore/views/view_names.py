@@ -122,6 +122,8 @@ def plain_joins(tree: exp.Select, names: SourceNames) -> tuple[Source, ...]:
     driving = names.sources[0]
     if not driving.key:
         raise NotPlainError(f"{driving.table} has no primary key")
+    if unread := [source.table for source in names.sources if _column(source, "rowkind") is not None]:
+        raise NotPlainError(f"{unread[0]} has a column rowkind, so its changes cannot be read")
     found = [driving]
     for join, joined in zip(joins, names.sources[1:], strict=True):
         kind = " ".join(filter(None, [join.method, join.side, join.kind])).upper()

@@ -204,11 +204,13 @@ def _check_clauses(query: ViewQuery) -> None:
     tree = query.tree
     if isinstance(tree, exp.SetOperation):
         raise NotPlainError(f"it is a {type(tree).__name__.upper()} of queries")
-    if not isinstance(tree, exp.Select) or "select" not in query.clauses:
+    if not isinstance(tree, exp.Select):
         raise NotPlainError("it is no plain SELECT")
     for name, value in tree.args.items():
         if value and name not in _CLAUSES:
             raise NotPlainError(f"it has {_NAMES_OF_CLAUSES.get(name, name.upper())}")
+    if "select" not in query.clauses:
+        raise NotPlainError("it is no plain SELECT")
     if any(isinstance(node, exp.Query) and node is not tree for node in tree.walk()):
         raise NotPlainError("it has a subquery")
     if any(isinstance(node, exp.Window) for node in tree.walk()):
@@ -360,6 +362,6 @@ def _is_not_null(condition: exp.Expr, normal: str, names: SourceNames) -> bool:
     if isinstance(condition, exp.Not) and isinstance(condition.this, exp.Is):
         is_null = isinstance(condition.this.expression, exp.Null)
         return is_null and names.normal(condition.this.this) == normal
-    if isinstance(condition, exp.EQ | exp.GT | exp.GTE | exp.LT | exp.LTE):
+    if isinstance(condition, exp.EQ | exp.NEQ | exp.GT | exp.GTE | exp.LT | exp.LTE):
         return normal in (names.normal(condition.left), names.normal(condition.right))
     return False

@@ -269,11 +269,11 @@ def _check_repeatable(tree: exp.Expr) -> None:
                 raise _unsupported(f"{name}() {_CHANGING[name]}, and the result has to follow from the rows alone")
 
 
-def _names_of(function: exp.Func) -> set[str]:
+def _names_of(function: exp.Func) -> list[str]:
     """Returns the names that a function may have in the text."""
     if isinstance(function, exp.Anonymous):
-        return {function.name.lower()}
-    return {name.lower() for name in type(function).sql_names()}
+        return [function.name.lower()]
+    return [name.lower() for name in type(function).sql_names()]
 
 
 def _check_names(tree: exp.Query) -> None:

@@ -34,12 +34,32 @@ def test_what_is_no_view_is_not_refreshed(run: Run, joined: Store) -> None:
     assert "error[no-view]" in done.stderr
 
 
+def test_all_views_are_refreshed_behind_those_that_they_read(run: Run, joined: Store) -> None:
+    joined.maintain_join("shop.a", left="shop.v", right="shop.r", on="x", select="l.k, r.y AS y")
+    done = run("refresh", "--all")
+    assert done.exit_code == 0
+    first, second = [line for line in done.stderr.splitlines() if "version" in line]
+    assert first.startswith("shop.v version 1: shop.l at version 1")
+    assert second.startswith("shop.a version 1: shop.v at version 1")
+    joined.managed_table("shop.l").write([{"k": 3, "x": 5}])
+    assert "shop.v version 2" in run("refresh", "shop.a").stderr
+    assert joined.table("shop.a").scan().to_polars().height == 2
+
+
+def test_a_view_or_all_of_them(run: Run, joined: Store) -> None:
+    for arguments in (["refresh"], ["refresh", "shop.v", "--all"]):
+        assert "name a view, or give --all" in run(*arguments).stderr
+
+
 def test_describe_says_how_far_a_view_is_behind(run: Run, joined: Store) -> None:
     assert "shop.l not read yet (2 newer)" in run("describe", "shop.v").stdout
     run("refresh", "shop.v")
     joined.managed_table("shop.r").write([{"id": 6, "y": "bar"}])
     shown = json.loads(run("describe", "shop.v", "--format", "json").stdout)["view"]
-    assert shown == {"left": "shop.l at version 1 (0 newer)", "right": "shop.r at version 1 (1 newer)"}
+    assert shown == {
+        "inputs": ["shop.l at version 1 (0 newer)", "shop.r at version 1 (1 newer)"],
+        "refreshed": "incrementally, without Spark",
+    }
     joined.drop_table("shop.r")
     assert "there is no table" in run("describe", "shop.v").stdout
     assert "view" not in json.loads(run("describe", "shop.l", "--format", "json").stdout)

@@ -286,7 +286,7 @@ MATERIALIZED = [
     *gives(
         "CREATE MATERIALIZED VIEW lake.stock.named COMMENT 'with names' TBLPROPERTIES ('log.system' = 'none') AS "
         "SELECT s.id, t.name, s.count FROM sales s LEFT JOIN things t ON s.item = t.id",
-        "1 | 1 | 1 | true",
+        "stock.named | 1 | stock.sales 1, stock.things 1 | true",
     ),
     *gives("SELECT * FROM lake.stock.named ORDER BY id", "1 | pen | 2", "2 | NULL | 1"),
     *refuses(
@@ -297,10 +297,40 @@ MATERIALIZED = [
         "SELECT s.id FROM lake.stock.sales s JOIN lake.stock.things t ON s.item = t.id",
         "INSERT INTO lake.stock.things VALUES (11, 'cup')",
     ),
-    *gives("REFRESH MATERIALIZED VIEW lake.stock.named", "2 | 1 | 2 | false"),
+    *gives("REFRESH MATERIALIZED VIEW lake.stock.named", "stock.named | 2 | stock.sales 1, stock.things 2 | false"),
     *gives("REFRESH MATERIALIZED VIEW named"),
     *gives("SELECT * FROM lake.stock.named ORDER BY id", "1 | pen | 2", "2 | cup | 1"),
     *gives("CALL lake.sys.doctor('stock.named')"),
+    *gives(
+        "CREATE MATERIALIZED VIEW lake.stock.counts PRIMARY KEY (item) AS "
+        "SELECT item, sum(count) AS n FROM sales GROUP BY item",
+        "stock.counts | 1 | stock.sales 1 | true",
+    ),
+    *gives(
+        "EXPLAIN REFRESH MATERIALIZED VIEW lake.stock.counts",
+        "stock.counts is refreshed incrementally, by Spark",
+        "read the changed rows of stock.sales",
+        "find the groups ('item') of these rows in both versions",
+        "compute these groups again from all their rows",
+        "compare them by key ('item') with the stored rows, and write those that differ",
+    ),
+    *does("INSERT INTO lake.stock.sales VALUES (3, 10, 5)"),
+    *gives("REFRESH MATERIALIZED VIEW lake.stock.counts", "stock.counts | 2 | stock.sales 2 | false"),
+    *gives("SELECT * FROM lake.stock.counts ORDER BY item", "10 | 7", "11 | 1"),
+    *gives("CALL lake.sys.doctor('stock.counts')"),
+    *gives(
+        "EXPLAIN CREATE MATERIALIZED VIEW lake.stock.v AS SELECT DISTINCT item FROM sales",
+        "stock.v is refreshed as a whole, by Spark: it has DISTINCT",
+        "compute all rows",
+        "replace the stored ones",
+    ),
+    *refuses(
+        "CREATE MATERIALIZED VIEW lake.stock.v TBLPROPERTIES ('view.incremental' = 'required') AS "
+        "SELECT DISTINCT item FROM sales",
+        "[tablestore: view-not-incremental]",
+    ),
+    *refuses("CREATE MATERIALIZED VIEW lake.stock.v AS SELECT id, rand() AS r FROM sales", "[tablestore: view-query]"),
+    *does("DROP MATERIALIZED VIEW lake.stock.counts"),
     *refuses("INSERT INTO lake.stock.named VALUES (5, 'x', 1)", "[tablestore: maintained-view]"),
     *refuses("DELETE FROM lake.stock.named WHERE id = 1", "[tablestore: maintained-view]"),
     *refuses("REFRESH MATERIALIZED VIEW lake.stock.sales", "[tablestore: no-view]"),

@@ -1,0 +1,272 @@
+"""The plan of a view that Spark refreshes: what is incremental, by which key, and why the rest is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from filestore.errors import InvalidRequest, NotFound, Unsupported
+from filestore.model.definition import TableDefinition
+from tablestore.views.refresh_order import refresh_order
+from tablestore.views.statement import Place
+from tablestore.views.view_plan import Form, Incremental, Mode, Whole, plan_view, with_key
+from tablestore.views.view_query import ViewQuery, parse_view, view_of_statement
+from tests.tables import define
+
+TABLES = {
+    "shop.orders": define(
+        "id BIGINT NOT NULL, planet_id BIGINT, star STRING, Amount INT, at TIMESTAMP, n INT NOT NULL, "
+        "address STRUCT<city: STRING>",
+        ["id"],
+    ),
+    "shop.planets": define("id BIGINT NOT NULL, name STRING, size INT, star STRING", ["id"]),
+    "shop.stars": define("star STRING NOT NULL, mass INT", ["star"]),
+    "sky.parts": define("a STRING NOT NULL, b BIGINT NOT NULL, c INT NOT NULL", ["a", "b"]),
+    "shop.events": define("id BIGINT, what STRING"),
+    "shop.kinds": define("id BIGINT NOT NULL, RowKind STRING", ["id"]),
+}
+
+
+def definition_of(name: str) -> TableDefinition:
+    try:
+        return TABLES[name]
+    except KeyError:
+        raise NotFound(f"there is no table {name}", code="table-not-found") from None
+
+
+def read(text: str) -> ViewQuery:
+    return view_of_statement(text, Place("lake", "shop"), definition_of)
+
+
+def planned(text: str, *key: str) -> Incremental | Whole:
+    return plan_view(read(text), TABLES, key)
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("SELECT id, amount * 2 AS twice FROM orders WHERE amount > 3 -- only large ones", ["id"]),
+        ("SELECT * FROM orders", ["id"]),
+        ("SELECT o.*, upper(name) AS name FROM orders o JOIN planets p ON o.planet_id = p.id", ["id"]),
+        ("SELECT ID AS order_id, address.city FROM shop.orders", ["order_id"]),
+        ("SELECT o.id, `p`.size FROM orders o LEFT JOIN planets p ON (p.id = o.planet_id AND p.size > 2)", ["id"]),
+        (
+            "SELECT o.id, mass FROM orders o LEFT JOIN planets p ON p.id = planet_id JOIN stars s ON p.star = s.star",
+            ["id"],
+        ),
+        ("SELECT o.id, mass FROM orders o JOIN stars USING (star) LEFT JOIN planets p ON p.id = o.n", ["id"]),
+        ("SELECT b, c + 1 AS d, a AS part FROM sky.parts WHERE c IS DISTINCT FROM 3", ["part", "b"]),
+        ("SELECT id, CASE WHEN n > 1 THEN 'group by' ELSE `star` END AS k FROM orders", ["id"]),
+        ("SELECT id, transform(array(n), id -> id + 1) AS z FROM orders;", ["id"]),
+        ("SELECT id, unix_timestamp(at) AS seconds FROM orders", ["id"]),
+    ],
+)
+def test_rows_of_a_keyed_table_and_of_joins_by_keys(text: str, key: list[str]) -> None:
+    plan = planned(text)
+    assert isinstance(plan, Incremental), plan
+    assert (plan.form, list(plan.key)) == (Form.ROWS, key)
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "groups"),
+    [
+        ("SELECT n, count(*) AS c FROM orders GROUP BY n", ["n"], ["n"]),
+        (
+            "SELECT count(*) AS c, star FROM orders WHERE star IS NOT NULL GROUP BY 2 HAVING count(*) > 1",
+            ["star"],
+            ["star"],
+        ),
+        ("SELECT star AS s, max(n) AS m FROM orders WHERE n > 2 AND (star = 'x') GROUP BY s", ["s"], ["star"]),
+        (
+            "SELECT coalesce(star, '-') AS st, n FROM orders o GROUP BY st, o.n",
+            ["st", "n"],
+            ["coalesce(star, '-')", "o.n"],
+        ),
+        (
+            "SELECT date_trunc('DAY', at) AS d, avg(n) AS a FROM orders WHERE at > '2026-01-01' "
+            "GROUP BY date_trunc('day', AT)",
+            ["d"],
+            ["date_trunc('day', AT)"],
+        ),
+        (
+            "SELECT window(at, '1 hour').start AS begin, n FROM orders GROUP BY n, window(at, '1 hour')",
+            ["n", "begin"],
+            ["n", "window(at, '1 hour')"],
+        ),
+        (
+            "SELECT window.start, sum(n) AS s FROM orders GROUP BY window(at, '1 day')",
+            ["start"],
+            ["window(at, '1 day')"],
+        ),
+        (
+            "SELECT p.star, sum(amount) AS a FROM orders o JOIN planets p ON planet_id = p.id WHERE p.star <> '' "
+            "GROUP BY p.star",
+            ["star"],
+            ["p.star"],
+        ),
+    ],
+)
+def test_groups(text: str, key: list[str], groups: list[str]) -> None:
+    query = read(text)
+    plan = plan_view(query, TABLES)
+    assert isinstance(plan, Incremental), plan
+    assert (plan.form, list(plan.key)) == (Form.GROUPS, key)
+    assert [query.text[slice(*group.span)] for group in plan.groups] == groups
+
+
+@pytest.mark.parametrize(
+    ("group", "direct"),
+    [
+        ("o.n", True),
+        ("window(o.at, '1 hour')", True),
+        ("window(o.at, '1 hour', '5 minutes')", False),
+        ("s.star", False),
+    ],
+)
+def test_a_group_may_follow_from_the_driving_row_alone(group: str, direct: bool) -> None:
+    column = f"{group}.start AS begin" if "window" in group else group
+    plan = planned(f"SELECT {column} FROM orders o JOIN stars s ON o.star = s.star GROUP BY {group}", "star")
+    assert isinstance(plan, Incremental), plan
+    assert [found.direct for found in plan.groups] == [direct]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("SELECT star, count(*) AS c FROM orders GROUP BY star", "the group star may be null"),
+        (
+            "SELECT s.star, count(*) AS c FROM orders o LEFT JOIN stars s ON o.star = s.star GROUP BY s.star",
+            "may be null",
+        ),
+        ("SELECT count(*) AS c FROM orders GROUP BY n", "its columns lack the group n"),
+        (
+            "SELECT sum(n) AS s FROM orders GROUP BY window(at, '1 hour')",
+            r"lack the start of the group window\(",
+        ),
+        ("SELECT n, star FROM orders GROUP BY ROLLUP (n, star)", "ROLLUP"),
+        ("SELECT n, count(*) AS c FROM orders GROUP BY n WITH CUBE", "CUBE"),
+        ("SELECT n FROM orders GROUP BY ALL", "ALL, ROLLUP"),
+        ("SELECT n FROM orders GROUP BY 7", "GROUP BY has 7"),
+        ("SELECT amount FROM orders", "lack id of the primary key of shop.orders"),
+        ("SELECT id + 1 AS id FROM orders", "lack id of the primary key"),
+        ("SELECT p.id FROM orders o JOIN planets p ON o.planet_id = p.id", "lack id of the primary key of shop.orders"),
+        ("SELECT what FROM events", "shop.events has no primary key"),
+        ("SELECT id FROM kinds", "a column rowkind"),
+        ("SELECT o.id FROM orders o JOIN events e ON e.id = o.id", "shop.events has no primary key"),
+        ("SELECT o.id FROM orders o JOIN planets p ON o.star = p.star", "not joined by its primary key"),
+        ("SELECT o.id FROM orders o JOIN sky.parts p ON o.star = p.a", "has to equal b"),
+        ("SELECT o.id FROM orders o JOIN planets p ON o.star = p.id", "which is int64, with a column that is string"),
+        ("SELECT o.id FROM orders o JOIN planets p ON o.n + 1 = p.id", "not joined by its primary key"),
+        ("SELECT o.id FROM orders o, planets p", "a CROSS JOIN"),
+        ("SELECT o.id FROM orders o FULL JOIN planets p ON o.id = p.id", "a FULL JOIN"),
+        ("SELECT o.id FROM planets p RIGHT JOIN orders o ON o.planet_id = p.id", "a RIGHT JOIN"),
+        ("SELECT o.id FROM orders o LEFT SEMI JOIN planets p ON o.planet_id = p.id", "SEMI JOIN"),
+        ("SELECT o.id FROM orders o JOIN orders o ON o.id = o.id", "two of its tables have one name"),
+        ("SELECT DISTINCT id FROM orders", "DISTINCT"),
+        ("SELECT id FROM orders ORDER BY n LIMIT 3", "LIMIT|ORDER BY"),
+        ("SELECT id FROM orders UNION ALL SELECT id FROM planets", "UNION"),
+        ("WITH x AS (SELECT id FROM orders) SELECT id FROM x", "WITH"),
+        ("SELECT id FROM orders WHERE id IN (SELECT id FROM planets)", "a subquery"),
+        ("SELECT id FROM (SELECT id FROM orders) AS o", "a subquery"),
+        ("SELECT id, row_number() OVER (ORDER BY id) AS r FROM orders", "with OVER"),
+        ("SELECT id, explode(array(1, 2)) AS e FROM orders", r"explode\(\)"),
+        ("SELECT id, e FROM orders LATERAL VIEW explode(array(1)) AS e", "LATERAL VIEW"),
+        ("SELECT n, collect_list(id) AS ids FROM orders GROUP BY n", "order of rows"),
+        ("SELECT count(*) AS c FROM orders", "without GROUP BY"),
+        ("FROM orders SELECT id", "no plain SELECT"),
+    ],
+)
+def test_the_rest_is_computed_as_a_whole(text: str, reason: str) -> None:
+    plan = planned(text)
+    assert isinstance(plan, Whole), plan
+    with pytest.raises(Unsupported, match=reason) as caught:
+        with_key(plan, TABLES["shop.orders"].schema, (), Mode.REQUIRED)
+    assert caught.value.code == "view-not-incremental"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("SELECT id, rand() AS r FROM orders", r"rand\(\) has another value each time"),
+        ("SELECT id, uuid() AS r FROM orders", "each time"),
+        ("SELECT id, now() AS r FROM orders", "with the time"),
+        ("SELECT id FROM orders WHERE at > current_timestamp - INTERVAL 1 DAY", "with the time"),
+        ("SELECT id, unix_timestamp() AS u FROM orders", "with the time"),
+        ("SELECT id, current_user() AS u FROM orders", "the session"),
+        ("SELECT id FROM orders TABLESAMPLE (5 ROWS)", "all rows"),
+        ("SELECT id FROM orders VERSION AS OF 3", "all rows"),
+        ("SELECT record_count FROM `orders$files`", "all rows"),
+        ("SELECT id FROM other.shop.orders", "another catalog"),
+        ("SELECT 1 AS one", "reads no table"),
+        ("WITH orders AS (SELECT id FROM planets) SELECT id FROM orders", "the name 'orders' of a table"),
+        ("INSERT INTO orders SELECT 1", "no SELECT but INSERT"),
+        ("SELECT FROM WHERE", "cannot be parsed"),
+        ("SELECT count(*) FROM orders", "has no name"),
+    ],
+)
+def test_a_result_that_does_not_follow_from_rows_is_refused(text: str, sentence: str) -> None:
+    with pytest.raises((InvalidRequest, Unsupported), match=sentence) as caught:
+        read(text)
+    assert caught.value.code == "view-query"
+
+
+def test_a_missing_table_is_an_error() -> None:
+    with pytest.raises(NotFound, match=r"shop\.nothing"):
+        read("SELECT id FROM nothing")
+
+
+def test_the_text_stays_but_for_names_and_stars() -> None:
+    query = read("SELECT p.*,\n  o.Id /* the order */ FROM orders o JOIN lake.shop.planets AS p ON o.n = p.id")
+    assert query.text == (
+        "SELECT `p`.`id`, `p`.`name`, `p`.`size`, `p`.`star`,\n  o.Id /* the order */ "
+        "FROM `shop`.`orders` o JOIN `shop`.`planets` AS p ON o.n = p.id"
+    )
+    assert parse_view(query.text).uses == query.uses
+    assert query.with_tables(["x", "y"]).endswith("FROM `x` o JOIN `y` AS p ON o.n = p.id")
+
+
+def test_a_table_without_an_alias_keeps_its_name() -> None:
+    query = read("SELECT orders.id FROM shop.orders WHERE orders.n > 1")
+    assert query.with_tables(["x"]) == "SELECT orders.id FROM `x` AS `orders` WHERE orders.n > 1"
+
+
+def test_a_key_that_is_given_has_no_nulls() -> None:
+    text = "SELECT star, count(*) AS c FROM orders GROUP BY star"
+    assert isinstance(planned(text), Whole)
+    plan = planned(text, "STAR")
+    schema = define("star STRING, c BIGINT").schema
+    assert with_key(plan, schema, ("Star",), Mode.REQUIRED) is plan
+    with pytest.raises(InvalidRequest, match=r"the primary key of the result is \(star\)"):
+        with_key(plan, schema, ("c",), Mode.AUTO)
+
+
+def test_a_key_has_to_be_exact() -> None:
+    plan = planned("SELECT n / 2 AS half FROM orders GROUP BY n / 2", "half")
+    found = with_key(plan, define("half DOUBLE").schema, (), Mode.AUTO)
+    assert isinstance(found, Whole)
+    assert "half, which is double" in found.reason
+
+
+def test_what_depends_on_order_is_not_repeatable() -> None:
+    for text, repeatable in (
+        ("SELECT DISTINCT star FROM orders", True),
+        ("SELECT id FROM orders LIMIT 2", False),
+        ("SELECT n, first(id) AS f FROM orders GROUP BY n", False),
+    ):
+        assert planned(text).repeatable is repeatable
+
+
+def test_views_are_refreshed_behind_those_that_they_read() -> None:
+    graph = {"a": ["t"], "b": ["a", "t"], "c": ["b", "a"], "d": ["t"]}
+    order = refresh_order(["c"], graph.get)
+    assert order == ["a", "b", "c"]
+    assert set(refresh_order(graph, graph.get)) == set(graph)
+    assert refresh_order([], graph.get) == []
+
+
+def test_a_view_cannot_read_itself() -> None:
+    graph = {"a": ["b"], "b": ["t", "c"], "c": ["a"]}
+    with pytest.raises(InvalidRequest, match="cannot read its own rows") as caught:
+        refresh_order(["a"], graph.get)
+    assert caught.value.code == "view-cycle"
+    with pytest.raises(InvalidRequest, match="x reads x"):
+        refresh_order(["x"], {"x": ["x"]}.get)
