@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -20,7 +19,6 @@ from filestore.errors import InvalidRequest, TableStoreError
 from filestore.life.consumers import Consumer, consumers_of, remove_consumer
 from filestore.life.expiry import Expiry, expire
 from filestore.life.orphans import find_orphans, remove_orphans
-from filestore.life.tags import create_tag, delete_tag
 from filestore.model.change_text import parse_changes
 from filestore.model.changes import Change
 from filestore.model.definition import TableDefinition
@@ -31,7 +29,6 @@ from filestore.operations.alter import plan_alter
 from filestore.reading.get import get_rows
 from filestore.reading.predicate import Predicate
 from filestore.retention.holds import ConsumerInfo
-from filestore.retention.rules import Tag, tag_of, tags_of
 from filestore.rows.partitions import partition_set
 from managed_table.opened import OpenedTable
 from tablestore.following.follow import Follower, Following, FollowOptions, Stop
@@ -42,14 +39,17 @@ from tablestore.following.result_mode import ResultMode, result_mode
 from tablestore.following.starting import StartOptions
 from tablestore.following.tail_run import TailRun
 from tablestore.incoming.given import Rows, arrow_rows
-from tablestore.incoming.moments import milliseconds
 from tablestore.logcare.examination import examine_log
 from tablestore.logcare.metrics import measure_log
 from tablestore.logcare.status import BucketLog, log_status
+from tablestore.lookup.lookups import Lookups
+from tablestore.lookup.request import LookupRequest
+from tablestore.lookup.rows import lookup_rows
 from tablestore.reading.asked_keys import Keys, asked_keys
 from tablestore.reading.batch_size import batch_size
 from tablestore.reading.log_tail import VisibleTail
 from tablestore.reading.scan import Scan
+from tablestore.reading.versions import Versioned
 from tablestore.recovering.recovery import Recovered
 from tablestore.system.detail import detail_of
 from tablestore.system.scan import SystemScan, Versions, system_scan
@@ -65,13 +65,14 @@ __all__ = ["Table"]
 
 
 @checks_arguments("rows", "keys")
-class Table:
+class Table(Versioned):
     """A managed table. Get it from `Store.table`. It can be kept, and always works on the newest version."""
 
     def __init__(self, opened: OpenedTable) -> None:
         self.opened = opened
         self.filestore = opened.filestore
         self.in_writer = InWriter(self.filestore)
+        self._lookups = Lookups(self.filestore)
 
     def __repr__(self) -> str:
         try:
@@ -133,8 +134,7 @@ class Table:
         if fresh and any(given is not None for given in (version, timestamp, tag)):
             raise InvalidRequest("fresh=True reads the newest state: leave version out", code="bad-time-travel")
         state = self.filestore.state(self.version_of(version, timestamp, tag))
-        log = self.opened.log_config(state.definition) if fresh else None
-        tail = VisibleTail(self.filestore, log) if log is not None and log.eventual else None
+        tail = VisibleTail.of(self.opened, state.definition) if fresh else None
         return Scan(self.filestore, state, columns, where, tail)
 
     def get(self, keys: Keys, columns: Sequence[str] | None = None, version: int | None = None) -> pa.Table:
@@ -158,6 +158,48 @@ class Table:
         state = self.filestore.state(version)
         asked = asked_keys(keys, state.definition)
         return get_rows(self.filestore.table_files(state), state, asked, columns)
+
+    def lookup(  # noqa: PLR0913  # what a join can choose are its arguments
+        self,
+        rows: Rows,
+        on: str | Sequence[str] | Mapping[str, str] | None = None,
+        *,
+        kind: str = "left",
+        columns: Sequence[str] | None = None,
+        prefix: str = "",
+        at: str | None = None,
+        version: int | None = None,
+        fresh: bool = False,
+        expired: str = "fail",
+    ) -> pa.Table:
+        """Joins rows with the rows of this table that have their key (docs/lookup-joins.md).
+
+        Keep the `Table` for further look-ups: a small table stays in memory and is kept up to date from its changes; of
+        a large one it caches what look-ups read, as `get` does.
+
+        Args:
+            rows: What `write` takes: Arrow, polars or pandas, a list of dicts.
+            on: The columns that have to be equal: a name, a list of names, or a dict from columns of the rows to those
+                of the table. None: the primary key, by the same names. A null equals nothing.
+            kind: ``left``, or ``inner``: rows without a match are left out.
+            columns: The columns of the table in the result; None: all but those of `on`.
+            prefix: Is put before their names in the result.
+            at: The rows' column with a time: each row meets the newest version that was committed at or before it, and
+                none if it is null or before the table was created. A time without a zone is UTC.
+            version: Reads that version; None and no `at`: the newest one.
+            fresh: Reads also what the log has beyond the newest version, as in `scan`.
+            expired: With `at`, where a version has expired: ``fail``, or ``oldest``: take the oldest that is left.
+
+        Returns:
+            The rows in their order, each once for each match, with the table's columns behind their own.
+
+        Raises:
+            InvalidRequest: ``bad-lookup``: columns that do not fit, or a name twice; ``bad-value``: a key that does not
+                fit its column; ``bad-time-travel``: more than one of at, version and fresh.
+            NotFound: ``unknown-column``, ``no-such-version``, ``snapshot-expired``.
+        """
+        asked = LookupRequest(on, kind, columns, prefix, at, expired)
+        return lookup_rows(self._lookups, self.opened, rows, asked, version=version, fresh=fresh)
 
     def follow(  # noqa: PLR0913  # what a reader can choose are its arguments
         self,
@@ -243,18 +285,6 @@ class Table:
         """Removes a consumer whose reader will not continue. `NotFound` (``no-such-consumer``)."""
         remove_consumer(self.filestore, consumer_id)
 
-    def version_at(self, timestamp: datetime) -> int:
-        """Returns the newest version committed at or before that time; `NotFound` if the table is younger."""
-        return self.filestore.version_at(milliseconds(timestamp))
-
-    def version_of(self, version: int | None, timestamp: datetime | None, tag: str | None) -> int | None:
-        """Returns the version that one of the arguments names; None if all are None."""
-        if sum(given is not None for given in (version, timestamp, tag)) > 1:
-            raise InvalidRequest("give only one of version, timestamp and tag", code="bad-time-travel")
-        if tag is not None:
-            return tag_of(self.filestore.state(), tag).version
-        return version if timestamp is None else self.version_at(timestamp)
-
     def write(
         self,
         rows: Rows,
@@ -319,16 +349,6 @@ class Table:
         """
         now_ms = self.opened.ambient.now_ms()
         return self._writer.drop_partitions(lambda state: expired(state, now_ms))
-
-    def snapshots(self, limit: int | None = None) -> list[Snapshot]:
-        """Lists the table's snapshots, newest first; at most `limit`, if it is given.
-
-        Raises:
-            InvalidRequest: ``bad-limit``: a limit below one.
-        """
-        if limit is not None and limit < 1:
-            raise InvalidRequest(f"limit={limit} is not above zero: leave it out for all versions", code="bad-limit")
-        return self.filestore.snapshots(None if limit is None else min(limit, sys.maxsize))
 
     def system(
         self,
@@ -397,24 +417,6 @@ class Table:
         that it committed; None if no bucket needed anything.
         """
         return compact_on_request(self.filestore, full=full, partitions=partitions)
-
-    def create_tag(self, name: str, version: int | None = None, *, timestamp: datetime | None = None) -> Tag:
-        """Names a version (the newest one, if neither is given), which does not expire before the tag is deleted.
-
-        Raises:
-            InvalidRequest: ``bad-tag-name``.
-            AlreadyExists: ``tag-exists``.
-            NotFound: ``no-such-version``, ``snapshot-expired``.
-        """
-        return create_tag(self.filestore, name, self.version_of(version, timestamp, None))
-
-    def delete_tag(self, name: str) -> None:
-        """Removes a tag, so that its version may expire. `NotFound` (``no-such-tag``)."""
-        delete_tag(self.filestore, name)
-
-    def tags(self) -> list[Tag]:
-        """Lists all tags, by name."""
-        return list(tags_of(self.filestore.state()).values())
 
     def rollback(
         self, version: int | None = None, *, timestamp: datetime | None = None, tag: str | None = None

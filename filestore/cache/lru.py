@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -37,6 +37,10 @@ class Lru(Generic[Value]):
         entry.used_ms = now_ms
         self._entries.move_to_end(key)
         return entry.value
+
+    def items(self) -> Iterator[tuple[Hashable, Value]]:
+        """Yields keys and values, the least recently used first; this is no use of them."""
+        return ((key, entry.value) for key, entry in self._entries.items())
 
     def put(self, key: Hashable, value: Value, size: int, now_ms: int) -> None:
         """Stores a value, replacing the key's former one."""

@@ -13,7 +13,7 @@ from filestore.model.types import to_sql
 from tablestore.incoming.fitting import fit
 from tablestore.incoming.given import Rows, array_of, arrow_rows, is_table
 
-__all__ = ["Keys", "asked_keys"]
+__all__ = ["Keys", "asked_keys", "fitted_key"]
 
 Keys: TypeAlias = Rows | Sequence[Any]
 """Rows with the key's columns; a list of dicts; of tuples in the key's order; or of the values of a single column."""
@@ -41,13 +41,18 @@ def asked_keys(keys: Keys, definition: TableDefinition) -> pa.Table:
                 f"key column {name!r} holds {given.column(name).null_count} nulls, and no key has one: leave them out",
                 code="null-key",
             )
-        if pa.types.is_boolean(given.column(name).type) and not pa.types.is_boolean(schema.field(name).type):
-            raise InvalidRequest(
-                f"the keys' values of {name!r} are True and False, and the column is "
-                f"{to_sql(schema.field(name).type)}: Arrow would take them for 1 and 0",
-                code="bad-value",
-            )
-    return pa.table([fit(given.column(field.name), field) for field in schema], schema=schema)
+    return pa.table([fitted_key(given.column(field.name), field) for field in schema], schema=schema)
+
+
+def fitted_key(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    """Returns the values of a key's column in the type of the table's column; `InvalidRequest` (``bad-value``)."""
+    if pa.types.is_boolean(values.type) and not pa.types.is_boolean(field.type):
+        raise InvalidRequest(
+            f"the keys' values of {field.name!r} are True and False, and the column is {to_sql(field.type)}: Arrow "
+            "would take them for 1 and 0",
+            code="bad-value",
+        )
+    return fit(values, field)
 
 
 def _columns(keys: object, schema: pa.Schema, definition: TableDefinition) -> pa.Table:

@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from filestore.delta.state import TableState
+from filestore.files.writer import TableFiles
 from filestore.model.definition import TableDefinition
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.reading.get import get_rows
@@ -24,7 +25,7 @@ from filestore.rows.frames import arrow_table, frame_of
 from filestore.table import FileStore
 from tablestore.reading.log_tail import VisibleTail
 
-__all__ = ["fresh_rows", "last_of_each_key", "standing"]
+__all__ = ["fresh_rows", "last_of_each_key", "standing", "standing_changes"]
 
 _PUTS = [str(RowKind.INSERT), str(RowKind.UPDATE_AFTER)]
 _STORED = "_stored"
@@ -84,6 +85,24 @@ class _Wanted:
         return rows.filter(self.condition.wanted(rows.select(self.condition.columns))).select(self.columns)
 
 
+def standing_changes(table: TableFiles, state: TableState, chunks: Iterable[pa.Table]) -> pl.DataFrame | None:
+    """Returns the changes of a log that win against a version, one for each key; None without any.
+
+    Args:
+        table: The table.
+        state: The version.
+        chunks: The changes that the log has beyond it, in their order.
+    """
+    definition = state.definition
+    changes = last_of_each_key(chunks, definition)
+    if changes is None or (sequence := definition.sequence_field) is None:
+        return changes
+    keys = list(definition.primary_key)
+    asked = arrow_table(changes.select(keys), definition.schema.select(keys).to_arrow())
+    stored = get_rows(table, state, asked, list(dict.fromkeys((*keys, sequence))))
+    return standing(changes, frame_of(stored), definition)
+
+
 def fresh_rows(
     store: FileStore, state: TableState, tail: VisibleTail, columns: Sequence[str] | None, where: Predicate | None
 ) -> Iterator[pa.Table]:
@@ -98,15 +117,11 @@ def fresh_rows(
     """
     definition, table = state.definition, store.table_files(state)
     schema = (definition.schema if columns is None else definition.schema.select(columns)).to_arrow()
-    changes = last_of_each_key(tail.changes(state), definition)
+    changes = standing_changes(table, state, tail.changes(state))
     if changes is None:
         yield from scan(table, plan_scan(state, columns, where))
         return
     keys = list(definition.primary_key)
-    if (sequence := definition.sequence_field) is not None:
-        asked = arrow_table(changes.select(keys), definition.schema.select(keys).to_arrow())
-        stored = get_rows(table, state, asked, list(dict.fromkeys((*keys, sequence))))
-        changes = standing(changes, frame_of(stored), definition)
     wide = list(dict.fromkeys((*schema.names, *keys)))
     for rows in scan_frames(table, plan_scan(state, wide, where)):
         left = rows.join(changes.select(keys), on=keys, how="anti", maintain_order="left")

@@ -9,10 +9,12 @@ import pyarrow as pa
 
 from filestore.ambient import Ambient
 from filestore.delta.state import TableState
+from filestore.model.definition import TableDefinition
 from filestore.table import FileStore
 from log.table.store import LogBatch, LogConfig, LogStore
 from log.table.systems import open_log
 from log.table.tailing import read_until
+from managed_table.opened import OpenedTable
 from managed_table.own_log import require_own_log
 from tablestore.recovering.tail_scan import unnamed
 
@@ -59,6 +61,12 @@ class VisibleTail:
 
     filestore: FileStore
     config: LogConfig
+
+    @classmethod
+    def of(cls, table: OpenedTable, definition: TableDefinition) -> VisibleTail | None:
+        """Returns the tail of a table's log; None if its log shows nothing before the commit, or if it has no log."""
+        log = table.log_config(definition)
+        return None if log is None or not log.eventual else cls(table.filestore, log)
 
     def parts(self, state: TableState) -> list[TailPart]:
         """Returns the buckets that have records beyond a version. It requests only offsets.

@@ -12,8 +12,7 @@ view_names     names of columns in such a query, and its joins. Pure
 view_plan      whether it is refreshed from what changed or as a whole, and how. Pure
 view_creation  the table of such a view
 maintained_query  `MaintainedQuery`: such a view; its rows are computed by an engine, which is Spark
-left_rows      the changes of a table between two versions, and its rows by bucket
-right_rows     the rows of the right table, by key
+left_rows      the changed keys of a table, and its rows by bucket
 joined         the result rows of some rows of the left table. Pure
 bucket_work    the rows of one bucket that a refresh changes: a task
 refresh        one refresh: its tasks, as a write of the view's table

@@ -23,10 +23,11 @@ from filestore.rows.equality import same_rows
 from filestore.rows.frames import arrow_table, frame_of
 from filestore.sorting.chunks import BUCKET_COLUMN
 from filestore.sorting.external import sorted_batches
+from tablestore.reading.keyed_rows import KeyedRows, LookedUp
+from tablestore.reading.version_changes import Changes
 from tablestore.views.join_query import JoinQuery
 from tablestore.views.joined import foreign_keys, joined
-from tablestore.views.left_rows import Changes, rows_of
-from tablestore.views.right_rows import LookedUp, RightRows
+from tablestore.views.left_rows import rows_of
 
 __all__ = ["BucketWork", "Compared", "LeftRows"]
 
@@ -98,7 +99,7 @@ class BucketWork:
     bucket: int
     changes: Changes | None
     left: LeftRows
-    right: RightRows
+    right: KeyedRows
     output: TableState
     stored: TableFiles | None
 

@@ -14,10 +14,11 @@ from filestore.files.writer import TableFiles
 from filestore.reading.difference import on_local_disk
 from filestore.table import FileStore
 from filestore.threads import in_threads
+from tablestore.reading.keyed_rows import keyed_rows
+from tablestore.reading.version_changes import Changes, changes_between
 from tablestore.views.bucket_work import BucketWork, LeftRows
 from tablestore.views.join_query import JoinQuery
-from tablestore.views.left_rows import Changes, changed_keys, changes_between
-from tablestore.views.right_rows import right_rows
+from tablestore.views.left_rows import changed_keys
 from tablestore.writing.write_job import TaskOutcome, WriteJob, discard_outcomes
 
 __all__ = ["Input", "Refresh", "WorkRunner", "in_own_threads"]
@@ -97,7 +98,7 @@ class Refresh:
         self, buckets: Iterable[int], changes: Changes | None, keys: pl.DataFrame | None
     ) -> Iterator[BucketWork]:
         stored = None if self.stored is None else self.stored.table_files(self.output)
-        right = right_rows(self.right.files, self.right.until, self.query.right_columns)
+        right = keyed_rows(self.right.files, self.right.until, self.query.right_columns)
         for bucket in buckets:
             yield BucketWork(
                 self.query,

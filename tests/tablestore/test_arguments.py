@@ -213,6 +213,7 @@ ORDERS: dict[Callable[..., Any], dict[str, Any]] = {
     Table.files: {},
     Table.follow: {"stop": 1},
     Table.get: {"keys": [1]},
+    Table.lookup: {"rows": ROWS.select(["id"])},
     Table.plan_alter: {"changes": "DROP COLUMN v"},
     Table.remove_orphans: {"dry_run": True},
     Table.rollback: {"version": LONG},

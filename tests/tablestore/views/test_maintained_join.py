@@ -196,7 +196,7 @@ def test_more_changed_keys_than_are_searched(sides: Sides, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("most", [1, 1 << 30])
 def test_the_right_table_is_read_or_looked_up(sides: Sides, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    monkeypatch.setattr("tablestore.views.right_rows._MEMORY", most)
+    monkeypatch.setattr("tablestore.reading.keyed_rows.SMALL_BYTES", most)
     view = sides.view()
     sides.put(sides.left, *((k, k % 10) for k in range(50)))
     sides.put(sides.right, *((k, f"y{k}") for k in range(0, 8, 2)))

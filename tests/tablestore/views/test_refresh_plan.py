@@ -8,7 +8,8 @@ import pytest
 
 from filestore.delta.state import POSITION_APP, TableState
 from filestore.model.schema import Schema
-from tablestore.views.left_rows import changed_keys, changes_between
+from tablestore.reading.version_changes import changes_between
+from tablestore.views.left_rows import changed_keys
 from tablestore.views.refresh_plan import plan_refresh, read_versions, same_columns
 from tablestore.writing.apps import VIEW_APP
 from tests.tables import define, to_arrow

@@ -1,4 +1,4 @@
-"""The rows of the right table, by key: all of them in memory if they are few, else looked up for each piece of rows."""
+"""The rows of one version by key: all of them in memory if they are few, else looked up for each piece of rows."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from filestore.reading.get import get_rows
 from filestore.reading.scan import plan_scan, scan_frames
 from filestore.rows.frames import arrow_table, frame_of, polars_schema
 
-__all__ = ["InMemory", "LookedUp", "RightRows", "right_rows"]
+__all__ = ["SMALL_BYTES", "InMemory", "KeyedRows", "LookedUp", "is_small", "keyed_rows"]
 
 _READING = Lock()
-_MEMORY = 64 << 20
+SMALL_BYTES = 64 << 20
 """A table whose files have at most this many bytes is read as a whole."""
 
 
-class RightRows(Protocol):
-    """The rows of one version of the right table."""
+class KeyedRows(Protocol):
+    """The rows of one version of a table with a primary key."""
 
     def of(self, keys: pl.DataFrame) -> pl.DataFrame:
         """Returns the rows that have one of the keys, and perhaps others.
@@ -35,18 +35,21 @@ class RightRows(Protocol):
         ...
 
 
-def right_rows(table: TableFiles, state: TableState, columns: Sequence[str]) -> RightRows:
+def is_small(state: TableState, most: int) -> bool:
+    """Returns whether the files of a version have at most so many bytes, so that a reader may keep all its rows."""
+    files = sum(file.size for file in state.files.values())
+    return files + sum(run.size for runs in state.pending().values() for run in runs) <= most
+
+
+def keyed_rows(table: TableFiles, state: TableState, columns: Sequence[str]) -> KeyedRows:
     """Chooses how to read the rows, by the size of the files.
 
     Args:
-        table: The right table.
+        table: The table.
         state: The version to read.
         columns: The columns that the result needs, the primary key among them.
     """
-    size = sum(file.size for file in state.files.values()) + sum(
-        run.size for runs in state.pending().values() for run in runs
-    )
-    return (InMemory if size <= _MEMORY else LookedUp)(table, state, tuple(columns))
+    return (InMemory if is_small(state, SMALL_BYTES) else LookedUp)(table, state, tuple(columns))
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class InMemory:
     columns: tuple[str, ...]
 
     def of(self, keys: pl.DataFrame) -> pl.DataFrame:
-        """Implements `RightRows`."""
+        """Implements `KeyedRows`."""
         return self._rows
 
     @property
@@ -81,7 +84,7 @@ class LookedUp:
     columns: tuple[str, ...]
 
     def of(self, keys: pl.DataFrame) -> pl.DataFrame:
-        """Implements `RightRows`."""
+        """Implements `KeyedRows`."""
         definition = self.table.definition
         schema = definition.schema.select(definition.primary_key).to_arrow()
         return frame_of(get_rows(self.table, self.state, arrow_table(keys, schema), self.columns))

@@ -1,0 +1,157 @@
+"""`Lookups`: joins rows with the rows of one table, and keeps what it reads for later look-ups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from threading import Lock
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from filestore.cache.columns import LookupCache
+from filestore.cache.lru import Lru
+from filestore.delta.log import show_time
+from filestore.delta.state import TableState
+from filestore.errors import NotFound
+from filestore.model.rowkind import KIND_COLUMN, RowKind
+from filestore.retention.rules import first_retained
+from filestore.rows.frames import frame_of, polars_schema
+from filestore.table import FileStore
+from tablestore.lookup.kept_rows import KeptTables
+from tablestore.lookup.matching import KeyIndex, Matches, in_order_of_probes, result
+from tablestore.lookup.request import LookupPlan
+from tablestore.lookup.timeline import BEFORE, NO_TIME, VersionTimes, milliseconds_of
+from tablestore.lookup.version_rows import VersionRows
+from tablestore.reading.asked_keys import fitted_key
+from tablestore.reading.keyed_rows import is_small
+
+__all__ = ["Lookups"]
+
+Positions = npt.NDArray[np.int64]
+
+_STATES = 8
+_PUTS = [str(kind) for kind in RowKind if kind.adds]
+_KEPT = KeptTables()
+"""The rows that this process keeps, whichever object looks them up: tasks that follow each other share them."""
+
+
+class Lookups:
+    """The look-ups in one table. Threads may share it.
+
+    All rows of a small table are in memory, within the process's limits (`KeptTables`). Large tables are looked up by
+    key, with the columns that the table's cache keeps.
+
+    Args:
+        store: The table.
+        cache: The cache of columns; None for that of the table.
+    """
+
+    def __init__(self, store: FileStore, cache: LookupCache | None = None) -> None:
+        self._store = store
+        self._cache = cache
+        self._lock = Lock()
+        self._states: Lru[TableState] = Lru()
+        self._times = VersionTimes(store)
+
+    def lookup(
+        self, given: pa.Table, plan: LookupPlan, version: int | None = None, changes: pl.DataFrame | None = None
+    ) -> pa.Table:
+        """Returns the rows with the matching rows of the table, in the order of the rows.
+
+        Args:
+            given: The rows.
+            plan: The join, whose `LookupPlan.check` the rows have passed.
+            version: The version that is read; for event times the newest one that counts. None: the newest of all.
+            changes: The changes of an eventual log beyond the version that win against it, one for each key.
+
+        Raises:
+            InvalidRequest: ``bad-value``: a value that does not fit its column.
+            NotFound: ``snapshot-expired``: the version, or that of a row's time, has expired.
+        """
+        asked = [_asked(given, plan, name, key) for name, key in plan.on]
+        newest = self._store.state() if version is None else self._state(version)
+        if plan.at is None:
+            return result(given, self._matches(plan, newest, asked, changes), plan)
+        empty = pl.DataFrame(schema=polars_schema(plan.wanted.to_arrow()))
+        parts = self._by_time(plan, newest, asked, milliseconds_of(given.column(plan.at)))
+        return result(given, in_order_of_probes(list(parts), empty), plan)
+
+    def _by_time(
+        self, plan: LookupPlan, newest: TableState, asked: list[pl.Series], times_ms: Positions
+    ) -> Iterator[Matches]:
+        """Yields the matches of the rows of each version."""
+        places = np.flatnonzero(times_ms != NO_TIME)
+        if not len(places):
+            return
+        timeline = self._times.timeline(newest, times_ms[places])
+        versions = timeline.versions_at(times_ms[places])
+        if (early := versions == BEFORE).any():
+            if timeline.from_first:
+                versions, places = versions[~early], places[~early]
+            else:
+                existed = ~early | (times_ms[places] >= newest.created_ms)
+                versions, places = versions[existed], places[existed]
+        order = np.argsort(versions, kind="stable")
+        versions, places = versions[order], places[order]
+        for version in np.unique(versions).tolist():
+            group = places[slice(*np.searchsorted(versions, [version, version + 1]))]
+            some = [values.gather(group) for values in asked]
+            matches = self._at_version(plan, newest, version, some, int(times_ms[group].min()))
+            yield Matches(group[matches.probes], matches.rows)
+
+    def _at_version(
+        self, plan: LookupPlan, newest: TableState, version: int, asked: list[pl.Series], time_ms: int
+    ) -> Matches:
+        try:
+            if version == BEFORE:
+                raise NotFound(
+                    f"the version of {self._store.location} at {show_time(time_ms)} has expired: look rows of that "
+                    "time up with expired='oldest', or keep old versions for longer (snapshot.time-retained)",
+                    code="snapshot-expired",
+                )
+            return self._matches(plan, self._state(version), asked)
+        except NotFound as error:
+            if not plan.oldest or error.code != "snapshot-expired":
+                raise
+        return self._matches(plan, self._state(first_retained(newest)), asked)
+
+    def _matches(
+        self, plan: LookupPlan, state: TableState, asked: list[pl.Series], changes: pl.DataFrame | None = None
+    ) -> Matches:
+        files = self._store.table_files(state)
+        version = VersionRows(files if self._cache is None else replace(files, cache=self._cache), state, plan)
+        with self._store.reading(state.version):
+            if is_small(state, plan.small_bytes):
+                index = _KEPT.rows_of(version).index
+            else:
+                index = KeyIndex(version.of(pl.DataFrame(asked).drop_nulls().unique()), plan.keys)
+        if changes is not None:
+            index = KeyIndex(_changed(index.rows, version, changes), plan.keys)
+        return index.matches(asked)
+
+    def _state(self, version: int) -> TableState:
+        now = self._store.ambient.now_ms()
+        with self._lock:
+            state = self._states.get(version, now)
+        if state is None:
+            state = self._store.state(version)
+            with self._lock:
+                self._states.put(version, state, 1, now)
+                self._states.shrink(_STATES, 0)
+        return state
+
+
+def _asked(given: pa.Table, plan: LookupPlan, name: str, key: str) -> pl.Series:
+    """The values of a column of the rows, in the type of the table's column and with its name."""
+    values = fitted_key(given.column(name), pa.field(name, plan.wanted.column(key).type))
+    return frame_of(pa.table({key: values})).to_series()
+
+
+def _changed(rows: pl.DataFrame, version: VersionRows, changes: pl.DataFrame) -> pl.DataFrame:
+    """Puts changes of a log in the place of the rows of their keys."""
+    key = list(version.plan.primary_key)
+    puts = version.shaped(changes.filter(pl.col(KIND_COLUMN).is_in(_PUTS)))
+    return pl.concat([rows.join(changes.select(key), on=key, how="anti", maintain_order="left"), puts])

@@ -1,0 +1,129 @@
+"""The rows of one version that have some keys, in the columns that a look-up join reads.
+
+By the primary key they are looked up as `tablestore.Table.get` does. By other columns the files are read that may have
+them, by their partitions, buckets and bounds, and of these only the rows with one of the keys are kept. It takes the
+memory of the keys, of the rows that are found, and of a batch of a scan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import reduce
+
+import polars as pl
+
+from filestore.delta.state import TableState
+from filestore.files.writer import TableFiles
+from filestore.model.schema import Schema
+from filestore.reading.scan import ScanPlan, plan_scan, scan_frames
+from filestore.rows.bucketing import bucket_of
+from filestore.rows.frames import arrow_table, frame_of, polars_schema
+from filestore.rows.reshape import reshaped
+from tablestore.lookup.request import LookupPlan
+from tablestore.reading.keyed_rows import LookedUp
+
+__all__ = ["VersionRows"]
+
+_LISTED = 1024
+"""A condition lists at most so many values; for more it has their bounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRows:
+    """One version of a table, for a look-up join.
+
+    Attributes:
+        table: The table's files, with the definition of that version.
+        state: The version.
+        plan: The join. Rows have its columns, whatever names and types these have in the version.
+    """
+
+    table: TableFiles
+    state: TableState
+    plan: LookupPlan
+
+    def all(self) -> pl.DataFrame:
+        """Reads all rows that can match."""
+        if (
+            not set(self.plan.keys) <= self._names.keys()
+        ):  # older than one of the columns, which is null in all its rows
+            return self._empty
+        return self._concat(scan_frames(self.table, plan_scan(self.state, self._stored.names)))
+
+    def of(self, asked: pl.DataFrame) -> pl.DataFrame:
+        """Reads the rows that have one of the keys, and perhaps others.
+
+        Args:
+            asked: The columns `LookupPlan.keys` with their types, without nulls; each key once.
+        """
+        names = self._names
+        if not set(self.plan.keys) <= names.keys():
+            return self._empty
+        types = polars_schema(self.state.definition.schema.to_arrow())
+        # a value that does not fit the type that the column had is in no row
+        keys = asked.select(pl.col(n).cast(types[names[n]], strict=False).alias(names[n]) for n in asked.columns)
+        keys = keys.drop_nulls().unique()
+        if not keys.height:
+            return self._empty
+        if self.plan.by_key:
+            whole = keys.select(names[name] for name in self.plan.primary_key).unique()
+            return self._concat(iter([LookedUp(self.table, self.state, self._stored.names).of(whole)]))
+        return self._concat(frame.join(keys, on=keys.columns, how="semi") for frame in self._near(keys))
+
+    def _near(self, keys: pl.DataFrame) -> Iterator[pl.DataFrame]:
+        """Reads the files that may have rows with the keys."""
+        definition = self.state.definition
+        conditions = [found for name in keys.columns if (found := _condition(keys[name])) is not None]
+        where = reduce(pl.Expr.__and__, conditions) if conditions else None
+        plan = plan_scan(self.state, self._stored.names, where)
+        if set(definition.bucket_key) <= set(keys.columns) and definition.bucket_key and definition.buckets > 1:
+            schema = definition.schema.select(definition.bucket_key).to_arrow()
+            named = arrow_table(keys.select(definition.bucket_key), schema)
+            plan = _of_buckets(plan, set(bucket_of(named, definition.bucket_key, definition.buckets).tolist()))
+        return scan_frames(self.table, plan)
+
+    def shaped(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Converts rows with all columns of the version."""
+        return self._concat(iter([rows.select(self._stored.names)]))
+
+    @property
+    def _names(self) -> dict[str, str]:
+        """The columns that the version has, each with its name there."""
+        known = {column.id: column.name for column in self.state.definition.schema.numbered()}
+        return {column.name: known[column.id] for column in self.plan.wanted if column.id in known}
+
+    @property
+    def _stored(self) -> Schema:
+        return self.state.definition.schema.numbered().select(self._names.values())
+
+    @property
+    def _empty(self) -> pl.DataFrame:
+        return pl.DataFrame(schema=polars_schema(self.plan.wanted.to_arrow()))
+
+    def _concat(self, frames: Iterator[pl.DataFrame]) -> pl.DataFrame:
+        written, wanted = self._stored, self.plan.wanted
+        if [(c.name, c.type) for c in written] == [(c.name, c.type) for c in wanted]:
+            return pl.concat([self._empty, *frames])
+        nullable = Schema(tuple(replace(column, nullable=True) for column in written))
+        shaped = (frame_of(reshaped(arrow_table(f, nullable.to_arrow()), nullable, wanted)) for f in frames)
+        return pl.concat([self._empty, *shaped])
+
+
+def _condition(values: pl.Series) -> pl.Expr | None:
+    """A condition that rows with one of the values fulfil, by which files are left out; None for types without order.
+
+    Floats are left out, since NaN is beyond all bounds.
+    """
+    kind = values.dtype
+    if not (kind.is_integer() or kind.is_decimal() or kind.is_temporal() or kind == pl.String):
+        return None
+    column, values = pl.col(values.name), values.unique()
+    if len(values) <= _LISTED:
+        return column.is_in(values.implode())
+    return column.is_between(pl.lit(values.min(), dtype=kind), pl.lit(values.max(), dtype=kind))
+
+
+def _of_buckets(plan: ScanPlan, buckets: set[int]) -> ScanPlan:
+    files = tuple(file for file in plan.files if file.slot.bucket in buckets)
+    return replace(plan, files=files, pending=tuple(slot for slot in plan.pending if slot.slot.bucket in buckets))
