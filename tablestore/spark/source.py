@@ -39,12 +39,15 @@ class TableStoreSource(DataSource):
         from filestore.model.rowkind import KIND_COLUMN  # here and below: see above
         from filestore.model.schema import Schema
         from tablestore.following.follow import change_schema
+        from tablestore.spark.batch.pinned_version import pinned_type, wants_pin
         from tablestore.spark.batch.reading import wants_changes
         from tablestore.spark.batch.system_tables import system_type
         from tablestore.spark.kafka.options import kafka_read
         from tablestore.spark.opened import opened
         from tablestore.system.names import split_name
 
+        if wants_pin(self.options):
+            return pinned_type()
         if (system := split_name(self.options.get("path", ""))[1]) is not None:
             return system_type(self.options, system)
         if (asked := kafka_read(self.options)) is not None:
@@ -62,11 +65,14 @@ class TableStoreSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read."""
+        from tablestore.spark.batch.pinned_version import PinnedVersionReader, wants_pin
         from tablestore.spark.batch.reading import BatchReader
         from tablestore.spark.batch.system_tables import SystemReader
         from tablestore.spark.kafka.options import kafka_read
         from tablestore.system.names import split_name
 
+        if wants_pin(self.options):
+            return PinnedVersionReader(dict(self.options))
         if (system := split_name(self.options.get("path", ""))[1]) is not None:
             return SystemReader(dict(self.options), system)
         if (asked := kafka_read(self.options)) is not None:

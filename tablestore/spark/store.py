@@ -30,8 +30,10 @@ from tablestore.defaults import PREFIX, table_defaults
 from tablestore.following.result_mode import ResultMode
 from tablestore.incoming.moments import in_utc
 from tablestore.kafka_table import KafkaTable
+from tablestore.lookup.request import LookupRequest
 from tablestore.reading.log_tail import VisibleTail
 from tablestore.spark.batch.compaction import spark_changes, spark_compaction, spark_folds
+from tablestore.spark.batch.lookup_join import joined_by_lookup
 from tablestore.spark.batch.overlays import read_fresh, read_overlaid
 from tablestore.spark.batch.scans import use_plain_scans
 from tablestore.spark.batch.view_rows import TableReader
@@ -222,10 +224,8 @@ class SparkStore(StoreViews):
         return TableReader(lake.read, changes)
 
     def _fresh(self, table: Table, state: TableState) -> DataFrame | None:
-        log = table.opened.log_config(state.definition)
-        if log is None or not log.eventual:
-            return None
-        return read_fresh(self.spark, VisibleTail(table.filestore, log), state)
+        tail = VisibleTail.of(table.opened, state.definition)
+        return None if tail is None else read_fresh(self.spark, tail, state)
 
     def _system(self, table: Table, name: str, versions: Versions) -> DataFrame:
         # raises what is wrong with the request
@@ -356,6 +356,43 @@ class SparkStore(StoreViews):
         """
         app = AppVersion(f"spark.{query_id}", number)
         return self._write(self._writer(self.store.managed_table(name)), rows, overwrite, app)
+
+    def lookup_join(  # noqa: PLR0913  # what a join can choose are its arguments
+        self,
+        df: DataFrame,
+        name: str,
+        on: str | Sequence[str] | Mapping[str, str] | None = None,
+        *,
+        kind: str = "left",
+        columns: Sequence[str] | None = None,
+        prefix: str = "",
+        at: str | None = None,
+        fresh: bool = False,
+        expired: str = "fail",
+    ) -> DataFrame:
+        """Joins a DataFrame, batch or streaming, with the rows of a table that have their key (docs/lookup-joins.md).
+
+        Its rows are not shuffled. Without `at` a batch DataFrame reads the version that is the newest one now, and each
+        micro-batch of a streaming query the newest one when it runs; the query's progress has it in
+        ``observedMetrics``, under ``lookup database.table``.
+
+        Args:
+            df: The rows.
+            name: ``database.table``.
+            on: The columns that have to be equal, as in `tablestore.Table.lookup`; likewise all others.
+            kind: ``left``, or ``inner``.
+            columns: The columns of the table in the result; None: all but those of `on`.
+            prefix: Is put before their names in the result.
+            at: The rows' column with a time: each row meets the newest version that was committed at or before it.
+            fresh: Reads also what an eventual log has beyond that version, up to its end at that time.
+            expired: With `at`, where a version has expired: ``fail``, or ``oldest``.
+
+        Raises:
+            InvalidRequest: as in `tablestore.Table.lookup`.
+            NotFound: there is no such table or column.
+        """
+        asked = LookupRequest(on, kind, columns, prefix, at, expired)
+        return joined_by_lookup(self.spark, self.store.managed_table(name).opened, df, asked, fresh=fresh)
 
     def compact(
         self, name: str, full: bool = False, *, partitions: Sequence[Mapping[str, Any]] | None = None
