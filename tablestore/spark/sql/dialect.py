@@ -15,7 +15,7 @@
     SHOW TABLE EXTENDED IN shop LIKE '*'             CALL lake.sys.show_tables(…), which has views, too
     SELECT … FROM table_changes('shop.orders', 2, 5)  shop.orders CHANGES FROM VERSION 2 TO VERSION 5 (Delta)
 
-A statement about a table of another catalog stays as it is.
+A statement about a table of another catalog stays as it is. ``FOR SYSTEM_TIME AS OF`` a column is refused.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from tablestore.spark.sql.column_list import column_list
 from tablestore.spark.sql.materialized import explained, materialized_view
 from tablestore.spark.sql.names import Names, literal, name_parts, named_table, quoted
 from tablestore.spark.sql.parenthesized import options_of, parenthesized, texts
+from tablestore.spark.sql.system_time import refuse_temporal_joins
 
 __all__ = ["COLUMNS", "rewritten"]
 
@@ -56,6 +57,7 @@ def rewritten(statement: str, names: Names) -> str:
         return statement  # Spark says what is wrong with it
     while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
         tokens.pop()
+    refuse_temporal_joins(tokens, names)
     words = [token.text.upper() for token in tokens[:5]]
     if words[1:3] == ["MATERIALIZED", "VIEW"] or words[3:5] == ["MATERIALIZED", "VIEW"]:
         statement = materialized_view(statement, tokens, names)
@@ -179,6 +181,7 @@ def _insert(statement: str, tokens: Sequence[Token], names: Names) -> str:
     options = options_of(listed)
     if "checkpoint" not in options:
         return statement
+    refuse_temporal_joins(tokens, names, streaming=True)
     if strange := [name for name in options if name not in _STREAM_OPTIONS]:
         raise Unsupported(
             f"INSERT INTO of a stream has no option {', '.join(strange)}; it has {', '.join(_STREAM_OPTIONS)}",

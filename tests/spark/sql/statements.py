@@ -353,6 +353,16 @@ VERSIONS = [
     *gives("CALL lake.sys.create_tag('stock.t', 'second', 2)", "second | 2"),
     *gives("SELECT count(v) FROM lake.stock.t VERSION AS OF 'second'", "3"),
     *gives("SELECT count(v) FROM lake.stock.t TIMESTAMP AS OF current_timestamp()", "2"),
+    *gives(
+        "SELECT n, d.v FROM VALUES (1, 1), (2, 9) AS s (n, id) LEFT JOIN lake.stock.t FOR SYSTEM_TIME AS OF "
+        "current_timestamp() AS d ON s.id = d.id ORDER BY n",
+        "1 | A",
+        "2 | NULL",
+    ),
+    *refuses(
+        "SELECT * FROM VALUES (1, now()) AS s (id, ts) JOIN lake.stock.t FOR SYSTEM_TIME AS OF s.ts AS d USING (id)",
+        "[tablestore: temporal-join]",
+    ),
     *refuses("SELECT * FROM lake.stock.t TIMESTAMP AS OF '2999-01-01 00:00:00'", "[tablestore: no-such-version]"),
     *gives(
         "SELECT version, operation FROM lake.stock.t$snapshots WHERE version < 3 ORDER BY version DESC LIMIT 2",

@@ -260,3 +260,29 @@ def test_what_cannot_be_a_column_is_refused(columns: str, code: str, sentence: s
         rewritten(f"CREATE TABLE lake.s.t ({columns})", HERE)
     assert raised.value.code == code
     assert sentence in raised.value.message
+
+
+@pytest.mark.parametrize("time", ["o.ts", "ts", "`t s`", "lake.s.o.ts"])
+@pytest.mark.parametrize("clause", ["FOR SYSTEM_TIME AS OF", "for system_time as of", "SYSTEM_TIME AS OF"])
+@pytest.mark.parametrize(("names", "dimension"), [(ELSEWHERE, "lake.shop.d"), (HERE, "shop.d"), (HERE, "`d`")])
+def test_rows_with_times_of_their_own_are_refused(names: Names, dimension: str, clause: str, time: str) -> None:
+    statement = f"SELECT * FROM o LEFT JOIN {dimension} {clause} {time} AS d ON o.k = d.id"
+    with pytest.raises(Unsupported, match=r"lookup_join\(df, 'shop\.d', at=") as caught:
+        rewritten(statement, names)
+    assert caught.value.code == "temporal-join"
+
+
+@pytest.mark.parametrize("time", ["current_timestamp()", "now()", "TIMESTAMP '2026-01-31'", "'2026-01-31'", "(now())"])
+def test_one_time_for_the_statement_is_left_to_spark(time: str) -> None:
+    statement = f"SELECT * FROM o JOIN lake.shop.d FOR SYSTEM_TIME AS OF {time} AS d ON o.k = d.id"
+    assert rewritten(statement, ELSEWHERE) == statement
+    stream = f"INSERT INTO lake.shop.t WITH ('checkpoint' = 'c') {statement}"
+    with pytest.raises(Unsupported, match="each micro-batch") as caught:
+        rewritten(stream, ELSEWHERE)
+    assert caught.value.code == "temporal-join"
+
+
+@pytest.mark.parametrize("table", ["other.shop.d", "shop.d", "d"])
+def test_times_of_tables_of_others_are_left_to_spark(table: str) -> None:
+    statement = f"SELECT system_time AS of FROM o JOIN {table} FOR SYSTEM_TIME AS OF o.ts AS d ON o.k = d.id"
+    assert rewritten(statement, ELSEWHERE) == statement
