@@ -17,6 +17,7 @@ from filestore.model.rowkind import KIND_COLUMN
 from filestore.sorting.chunks import BUCKET_COLUMN
 from filestore.writing.fold import rebase_slot
 from filestore.writing.write import write_sorted
+from tests.changes import assert_exact, by_deltalake
 from tests.folders import memory_folder
 from tests.model.model import apply_rows, tiny_row_groups
 from tests.tables import assert_healthy, create, define, in_order, prepare, read, seeded, to_arrow, write
@@ -78,6 +79,8 @@ def test_a_fold_that_skips_unchanged_rows_writes_only_those_that_differ(
                 assert kinds == {key: "-D" if key in gone else "+U" if key in before else "+I" for key in changed}
             else:
                 assert set(kinds) == changed
+        if producer == "lookup":
+            assert_exact(store, by_deltalake(store))
         assert_healthy(store)
 
 
