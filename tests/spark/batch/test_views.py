@@ -80,7 +80,7 @@ CASES = {
     "groups_of_join": Case(
         "SELECT coalesce(p.name, '?') AS name, s.mass > 1 AS heavy, count(o.amount) AS n -- all\n"
         "FROM shop.orders o LEFT JOIN shop.planets p ON o.planet = p.id JOIN shop.stars s USING (star)\n"
-        "GROUP BY name, 2 HAVING count(*) > 1",
+        "GROUP BY coalesce(p.name, '?'), 2 HAVING count(*) > 1",
         primary_key=["name", "heavy"],
     ),
     "sliding_window": Case(
@@ -151,7 +151,7 @@ def test_a_view_equals_its_query(lake: SparkStore, store: Store, form: str, dept
     )
     assert isinstance(view, MaintainedQuery)
     assert ("incrementally" in view.explain()[0]) is not case.whole, view.explain()
-    for number in range(depth.times(3, deep=12)):
+    for number in range(depth.times(2, deep=12)):
         before = {} if number == 0 else keyed_rows(view)
         done = view.refresh()
         assert done is not None
@@ -186,4 +186,4 @@ def assert_no_empty_update(view: MaintainedQuery, before: dict[tuple[Any, ...], 
         ("+U", [after[k] for k in after.keys() & before.keys() if repr(after[k]) != repr(before[k])]),
     ):
         got = [{n: v for n, v in row.items() if n != "_kind"} for row in found if row["_kind"] == kind]
-        assert in_order(got) == in_order(expected), (kind, key)
+        assert repr(in_order(got)) == repr(in_order(expected)), (kind, key)
