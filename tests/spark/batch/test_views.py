@@ -139,7 +139,7 @@ def by_spark(lake: SparkStore, view: MaintainedQuery, case: Case) -> list[Row]:
     return values(lake.spark.sql(query).collect())
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("form", CASES)
 def test_a_view_equals_its_query(lake: SparkStore, store: Store, form: str, depth: Depth) -> None:
     case, dice = CASES[form], random.Random(form)
