@@ -106,7 +106,6 @@ def test_an_empty_topic_of_the_users_becomes_the_log_and_stays(catalog: Catalog,
     catalog.drop_database("shop")
 
 
-@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("count", "settings", "problem", "code"),
     [

@@ -422,7 +422,6 @@ def test_a_missing_view(catalog: Catalog) -> None:
     catalog.drop_view("shop", "large", if_exists=True)
 
 
-@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("changes", "code"),
     [

@@ -45,7 +45,6 @@ def test_it_is_made_listed_described_and_dropped(run: Run) -> None:
     assert (dropped.exit_code, run("tables").stdout) == (0, "")
 
 
-@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "command",
     [

@@ -242,7 +242,6 @@ def test_the_one_that_commits_last_speaks_last(table: Table) -> None:
     assert_right(table)
 
 
-@pytest.mark.few(2)
 def test_strays_that_others_wrote_over_meanwhile(table: Table) -> None:
     """The late writer has repaired the stray's key by the table's row, and then another writer changes that row."""
     put(table, 1, 2)

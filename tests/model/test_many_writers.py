@@ -116,6 +116,7 @@ def test_sixteen_writers(folder: Path, sequence: str | None, depth: Depth) -> No
     run_threads(folder, 16, depth.times(2, deep=4), sequence, seed=random.randrange(10**6))
 
 
+@pytest.mark.deep  # four processes write beside each other in a folder
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_writers_in_s3(s3_places: Callable[[], AbstractContextManager[str]], depth: Depth) -> None:

@@ -119,6 +119,7 @@ def test_any_long_sequence_of_steps_gives_what_the_dict_has(shape: Shape, depth:
     run(shape, examples=depth.times(5, deep=8), steps=20)
 
 
+@pytest.mark.deep  # test_life.py has a table's life in S3
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("shape", sampled(SHAPES.values(), 9, test=9), ids=list(SHAPES))

@@ -40,7 +40,7 @@ def test_an_upload_succeeds_in_spite_of(kind: Kind, fault: Fault, place: Place, 
     assert content(place.anew(), path) == DATA
 
 
-@pytest.mark.few(1)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", sampled(UPLOAD, fast=3))
 def test_an_upload_that_never_succeeds_is_an_error_and_leaves_nothing(kind: Kind, place: Place, proxy: S3Proxy) -> None:
     proxy.choose = lambda call: Fault.SLOW_DOWN if call.kind is kind else None
@@ -63,7 +63,6 @@ def test_an_upload_has_succeeded_if_its_object_is_there(place: Place, proxy: S3P
     assert content(place.anew(), path) == DATA
 
 
-@pytest.mark.few(1)
 def test_a_file_that_is_given_up_leaves_no_upload(place: Place, proxy: S3Proxy) -> None:
     file = place.storage.open_write(place.path("f"))
     file.write(DATA)
@@ -73,7 +72,6 @@ def test_a_file_that_is_given_up_leaves_no_upload(place: Place, proxy: S3Proxy) 
     assert unfinished(proxy, place) == []
 
 
-@pytest.mark.few(2)
 def test_an_outage_in_the_middle_of_an_upload(place: Place, proxy: S3Proxy) -> None:
     arrived = threading.Event()
 

@@ -266,7 +266,6 @@ class TestStrictBroker:
         assert caught.value.code == code
         client.close()
 
-    @pytest.mark.few(3)
     @pytest.mark.parametrize(
         ("secure", "changed", "kind", "code", "words"),
         [

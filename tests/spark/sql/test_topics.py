@@ -82,7 +82,7 @@ def test_messages_without_a_key(topics: Topics, session: SparkSession, sql: Sql)
     assert sql("SELECT name, sum(n) FROM lake.shop.events GROUP BY name") == [("a", 2), ("b", 3)]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     "statement",
     [

@@ -115,7 +115,6 @@ def test_a_gap_within_a_version_makes_its_other_rows_void(orders: Table) -> None
     assert replay(after_truncation(batches), ["id"]) == replay(before, ["id"]) == rows(orders)
 
 
-@pytest.mark.few(2)
 @both_logs
 def test_a_consumer_that_comes_too_late_begins_anew(short: Table) -> None:
     put(short, 1)

@@ -137,7 +137,6 @@ def test_a_table_without_a_key_or_a_log_drops_too(store: Store) -> None:
     assert held(table) == {(DAYS[1], 2)}
 
 
-@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("act", "code"),
     [

@@ -102,7 +102,6 @@ MAPPED: dict[str, tuple[list[str], list[Row]]] = {
 LATER = {"id": 7, "a": None, "b": None, "c": 7, "d": "later"}
 
 
-@pytest.mark.few(3)
 @pytest.mark.parametrize("change", MAPPED)
 def test_with_metadata_names_and_types_are_in_nobodys_way(store: Store, change: str) -> None:
     table = make(store, "metadata")
