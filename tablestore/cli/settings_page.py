@@ -62,7 +62,12 @@ FURTHER = (
         "the same",
         "where S3 is, if `TABLESTORE_STORAGE` does not say so",
     ),
-    ("AWS_CA_BUNDLE", "the same", "a file (PEM) with the authorities that sign the TLS of S3"),
+    (
+        "AWS_CA_BUNDLE",
+        "the same",
+        "a file (PEM) with the authorities that sign the TLS of S3. deltalake and polars look into the file of "
+        "`SSL_CERT_FILE`: name it there, too, or tables get no checkpoints",
+    ),
     (
         "AWS_EC2_METADATA_DISABLED",
         "the same",
