@@ -43,7 +43,7 @@ def always(fault: Fault, *kinds: Kind) -> Chooser:
 # ------------------------------------------------------------------------------------------------ conditional writes
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("fault", FAILED)
 def test_a_conditional_write_succeeds_in_spite_of(fault: Fault, place: Place, proxy: S3Proxy) -> None:
     proxy.choose = once(fault, Kind.PUT_IF)
