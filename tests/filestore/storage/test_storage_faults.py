@@ -64,8 +64,15 @@ def test_an_object_of_another_writer_is_never_ours(fault: Fault, place: Place, p
 
 
 @pytest.mark.few(4)
-@pytest.mark.parametrize("last", [Fault.SLOW_DOWN, Fault.GATEWAY])
-@pytest.mark.parametrize("first", [Fault.SLOW_DOWN, Fault.GATEWAY, Fault.RESET])
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [
+        (Fault.RESET, Fault.SLOW_DOWN),
+        (Fault.GATEWAY, Fault.SLOW_DOWN),
+        *((first, Fault.GATEWAY) for first in (Fault.SLOW_DOWN, Fault.GATEWAY, Fault.RESET)),
+        (Fault.SLOW_DOWN, Fault.SLOW_DOWN),
+    ],
+)
 def test_a_conditional_write_says_whether_it_may_still_be_done(
     first: Fault, last: Fault, place: Place, proxy: S3Proxy
 ) -> None:
