@@ -25,6 +25,7 @@ def orders(store: Store) -> Table:
     return table
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "query",
     [
@@ -63,6 +64,7 @@ def test_columns_are_added_and_versions_expire(lake: SparkStore, orders: Table) 
     assert_healthy(view.table.filestore)
 
 
+@pytest.mark.deep
 def test_what_another_process_has_refreshed_is_not_repeated(lake: SparkStore, orders: Table) -> None:
     view = lake.create_view("shop.v", SUMS)
     other = lake.maintained_view("shop.v")
