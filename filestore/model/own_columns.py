@@ -14,7 +14,7 @@ _IN_MEMORY = frozenset(
         *("_ordinal", "_place", "_rank", "_result", "_row", "_run", "_side", "_stored", "_turn", "_value"),
     }
 )
-_PREFIXES = ("_key_", "_metadata", "_rough_")
+_PREFIXES = ("_key_", "_metadata", "_rough_", "_tablestore_", "__lookup_")
 """A column's or field's name follows them; ``_metadata`` is Spark's, too."""
 
 

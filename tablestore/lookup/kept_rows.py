@@ -54,6 +54,8 @@ class KeptRows:
         keys = (self.state.definition.primary_key, to.state.definition.primary_key)
         if not plan.primary_key or keys != (plan.primary_key, plan.primary_key):
             return None
+        if self.version.columns.keys() != to.columns.keys():  # to drop a column changes no file
+            return None
         changes = Changes(
             VersionPair(self.version.table, to.table, plan.wanted), tuple(differences(self.state, to.state))
         )
@@ -86,22 +88,25 @@ class KeptTables:
             NotFound: a file of the version was removed, after the version expired.
         """
         plan, state = version.plan, version.state
-        kind = (state.table_id, plan.wanted, plan.keys)
+        # the location, since a table may be copied, and the time, since it may be restored
+        kind = (state.table_id, version.table.location, plan.wanted, plan.keys)
         now_ms = version.table.ambient.now_ms()
         with self._reading[hash(kind) % _LOCKS]:
             with self._lock:
-                kept = self._kept.get((kind, state.version), now_ms)
+                kept = self._kept.get((kind, state.version, state.timestamp_ms), now_ms)
             if kept is None:
                 kept = self._moved(kind, version) or KeptRows.read(version)
                 with self._lock:
-                    self._kept.put((kind, state.version), kept, kept.index.nbytes, now_ms)
+                    self._kept.put((kind, state.version, state.timestamp_ms), kept, kept.index.nbytes, now_ms)
                     self._kept.shrink(max(_MEMORY, kept.index.nbytes), 0)
         return kept
 
     def _moved(self, kind: Hashable, version: VersionRows) -> KeptRows | None:
         """Moves the rows of the nearest version that is kept; None if there is none, or if it is no help."""
         with self._lock:
-            held = [kept for key, kept in self._kept.items() if key == (kind, kept.state.version)]
+            held = [
+                kept for key, kept in self._kept.items() if key == (kind, kept.state.version, kept.state.timestamp_ms)
+            ]
         if not held:
             return None
         nearest = min(held, key=lambda kept: abs(kept.state.version - version.state.version))

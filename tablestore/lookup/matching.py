@@ -61,9 +61,11 @@ class KeyIndex:
     def __init__(self, rows: pl.DataFrame, keys: Sequence[str]) -> None:
         self.rows = rows
         self._keys = tuple(keys)
-        hashes = _hashes([rows[name] for name in self._keys])
+        # many nulls have one hash, and equal nothing
+        known = rows.select(pl.all_horizontal(pl.col(name).is_not_null() for name in self._keys)).to_series().arg_true()
+        hashes = _hashes([rows[name].gather(known) for name in self._keys])
         order = hashes.arg_sort()
-        self._order = order.to_numpy()
+        self._order = known.gather(order).to_numpy()
         self._hashes = hashes.gather(order).to_numpy()
         self._unique = len(self._hashes) < 2 or bool((self._hashes[1:] != self._hashes[:-1]).all())
 

@@ -46,7 +46,7 @@ class VersionRows:
     def all(self) -> pl.DataFrame:
         """Reads all rows that can match."""
         if (
-            not set(self.plan.keys) <= self._names.keys()
+            not set(self.plan.keys) <= self.columns.keys()
         ):  # older than one of the columns, which is null in all its rows
             return self._empty
         return self._concat(scan_frames(self.table, plan_scan(self.state, self._stored.names)))
@@ -57,7 +57,7 @@ class VersionRows:
         Args:
             asked: The columns `LookupPlan.keys` with their types, without nulls; each key once.
         """
-        names = self._names
+        names = self.columns
         if not set(self.plan.keys) <= names.keys():
             return self._empty
         types = polars_schema(self.state.definition.schema.to_arrow())
@@ -88,14 +88,14 @@ class VersionRows:
         return self._concat(iter([rows.select(self._stored.names)]))
 
     @property
-    def _names(self) -> dict[str, str]:
+    def columns(self) -> dict[str, str]:
         """The columns that the version has, each with its name there."""
         known = {column.id: column.name for column in self.state.definition.schema.numbered()}
         return {column.name: known[column.id] for column in self.plan.wanted if column.id in known}
 
     @property
     def _stored(self) -> Schema:
-        return self.state.definition.schema.numbered().select(self._names.values())
+        return self.state.definition.schema.numbered().select(self.columns.values())
 
     @property
     def _empty(self) -> pl.DataFrame:

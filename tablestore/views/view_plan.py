@@ -185,6 +185,8 @@ def _planned(query: ViewQuery, definitions: Mapping[str, TableDefinition], prima
         return Incremental(Form.GROUPS, sources, tuple(group.name for group in groups), groups)
     if any(isinstance(node, exp.AggFunc) for item in tree.expressions for node in item.walk()):
         raise NotPlainError("it aggregates all rows, without GROUP BY")
+    if any(_is_window(node) for node in tree.walk()):
+        raise NotPlainError("it has window() without GROUP BY, by which a row may have several")
     return Incremental(Form.ROWS, sources, _row_key(tree, names, sources[0]))
 
 
@@ -225,7 +227,7 @@ _ORDERED = {
 """Aggregates whose result may depend on the order of rows."""
 _ORDERED_CLASSES = (
     exp.First, exp.FirstValue, exp.Last, exp.LastValue, exp.AnyValue, exp.ArrayAgg, exp.ArrayUniqueAgg,
-    exp.GroupConcat, exp.ArgMax, exp.ArgMin, exp.Mode,
+    exp.GroupConcat, exp.ArgMax, exp.ArgMin, exp.Mode, exp.ApproxQuantile,
 )  # fmt: skip
 _ROWS_OF_ROWS = {"explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack",
                  "json_tuple", "session_window"}  # fmt: skip
@@ -289,10 +291,19 @@ def _groups(query: ViewQuery, tree: exp.Select, names: SourceNames, primary_key:
                 f"the group {shown(expression)} may be null, and a key may not: add WHERE "
                 f"{shown(expression)} IS NOT NULL, or give PRIMARY KEY if there are no nulls"
             )
-        roots = list(names.roots(expression))
-        local = all(root.source is names.sources[0] for root in roots)
-        slides = is_window and len(expression.expressions) != 2  # the time and the length
-        yield GroupKey(name, place, is_window, local and not slides)
+        local = all(root.source is names.sources[0] for root in names.roots(expression))
+        yield GroupKey(name, place, is_window, local and _is_safe(expression))
+
+
+def _is_safe(expression: exp.Expr) -> bool:
+    """Returns whether a group has one value for every row, also for those that WHERE leaves out: it fails for none."""
+    if isinstance(expression, exp.Coalesce):
+        return all(map(_is_safe, (expression.this, *expression.expressions)))
+    if isinstance(expression, exp.Paren | exp.TimestampTrunc | exp.DateTrunc):
+        return _is_safe(expression.this)
+    if _is_window(expression):
+        return len(expression.expressions) == 2 and isinstance(expression.expressions[0], exp.Column)  # and the length
+    return isinstance(expression, exp.Column | exp.Literal)
 
 
 def _item_of(written: exp.Expr, tree: exp.Select, names: SourceNames) -> int | None:

@@ -6,6 +6,7 @@ in it, and parts of it are cut out, at the positions of their tokens.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -102,12 +103,16 @@ class ViewQuery:
         tokens = self._tokens
         if not isinstance(self.tree, exp.Select) or tokens[0].token_type is not TokenType.SELECT:
             return {}
+        if any(token.token_type is TokenType.HINT for token in tokens):
+            return {}
         found: dict[str, Span] = {}
         name, first = "select", 1
+        while tokens[first].token_type in (TokenType.ALL, TokenType.DISTINCT):
+            first += 1
         for number, token in [*_outside(tokens), (len(tokens), None)]:
             clause = "" if token is None else _clause(tokens, number)
-            if clause is None:
-                continue
+            if clause is None or (clause and not self.tree.args.get("from_" if clause == "from" else clause)):
+                continue  # offset and limit may be names of columns
             if number > first:
                 found[name] = (tokens[first].start, tokens[number - 1].end + 1)
             name, first = clause, number + 1
@@ -188,6 +193,7 @@ def view_of_statement(text: str, place: Place, definition_of: Callable[[str], Ta
         if _exists(f"{place.database}.{name}", definition_of):
             raise _unsupported(f"its WITH has the name {name!r} of a table: take another name")
     _check_repeatable(tree)
+    _check_no_user(tree, {name.lower() for use in uses for name in definition_of(use.name).schema.names})
     edits = [(use.span, ".".join(map(quoted, use.name.split(".")))) for use in uses]
     edits += _stars(ViewQuery(text, tree, tuple(uses)), definition_of)
     query = parse_view(_edited(text, edits, (0, len(text))).strip().rstrip(";"))
@@ -233,8 +239,13 @@ def _uses(tree: exp.Expr, named: set[str], complete: Callable[[exp.Table], str])
         clauses = [name for name, value in table.args.items() if value and name not in _OF_TABLES]
         if clauses or (isinstance(table.parent, exp.TableSample)) or "$" in table.name:
             raise _unsupported(f"it does not read all rows of a table by its own name: {shown(table)}")
+        if (alias := table.args.get("alias")) is not None and alias.args.get("columns"):
+            raise _unsupported(f"it gives columns of a table other names in FROM: {shown(table)}; do so in SELECT")
         yield TableUse(complete(table), table.alias_or_name, (_start(table), _end(table)), not table.alias)
 
+
+_MOMENT = re.compile(r"\s*(now|today|tomorrow|yesterday)(\s+\S+)?\s*", re.IGNORECASE)
+"""Texts that Spark takes for a time of its clock where they become dates or timestamps; a zone may follow."""
 
 _OF_TABLES = ("this", "db", "catalog", "alias", "joins")
 
@@ -261,12 +272,22 @@ def _check_repeatable(tree: exp.Expr) -> None:
         if not isinstance(node, exp.Func):
             if isinstance(node, exp.TableSample):
                 raise _unsupported("TABLESAMPLE chooses other rows each time")
+            if isinstance(node, exp.Literal) and node.is_string and _MOMENT.fullmatch(node.name):
+                raise _unsupported(f"{node.name!r} as a date or a timestamp changes with the time")
             continue
         for name in _names_of(node):
             if name == "unix_timestamp" and any(node.args.values()):
                 continue
             if name in _CHANGING:
                 raise _unsupported(f"{name}() {_CHANGING[name]}, and the result has to follow from the rows alone")
+
+
+def _check_no_user(tree: exp.Expr, columns: set[str]) -> None:
+    """Refuses ``user`` without parentheses, which sqlglot takes for a column."""
+    for column in tree.find_all(exp.Column):
+        name = column.name.lower()
+        if name == "user" and len(column.parts) == 1 and not column.this.quoted and name not in columns:
+            raise _unsupported(f"{name} {_CHANGING[name]}, and the result has to follow from the rows alone")
 
 
 def _names_of(function: exp.Func) -> list[str]:
@@ -298,7 +319,7 @@ def _stars(query: ViewQuery, definition_of: Callable[[str], TableDefinition]) ->
     merged = any(join.args.get("using") or join.method or join.kind in ("SEMI", "ANTI") for join in joins)
     if merged or not all(isinstance(part, exp.Table) for part in parts) or tree.args.get("laterals"):
         return
-    spans = query.items("select")
+    spans, places = query.items("select"), {_start(part) for part in parts}
     if len(spans) != len(tree.expressions):
         return
     for item, span in zip(tree.expressions, spans, strict=True):
@@ -306,7 +327,7 @@ def _stars(query: ViewQuery, definition_of: Callable[[str], TableDefinition]) ->
         if not is_plain_star(column):
             continue
         table = item.table.lower() if isinstance(item, exp.Column) else ""
-        meant = [use for use in query.uses if table in ("", use.alias.lower())]
+        meant = [use for use in query.uses if use.span[0] in places and table in ("", use.alias.lower())]
         names = [
             f"{quoted(use.alias)}.{quoted(name)}" for use in meant for name in definition_of(use.name).schema.names
         ]

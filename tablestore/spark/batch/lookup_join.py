@@ -121,11 +121,11 @@ _lock = Lock()
 
 def _lookups_of(table: OpenedTable, files: TableFiles) -> Lookups:
     """Returns the look-ups of a table in this process, which later tasks use, too."""
-    now_ms = table.ambient.now_ms()
+    key, now_ms = (table.identity.table_id, table.identity.location), table.ambient.now_ms()
     with _lock:
-        found = _lookups.get(table.identity.table_id, now_ms)
+        found = _lookups.get(key, now_ms)
         if found is None:
             found = Lookups(table.filestore, files.cache)
-            _lookups.put(table.identity.table_id, found, 1, now_ms)
+            _lookups.put(key, found, 1, now_ms)
             _lookups.shrink(_TABLES, 0)
     return found

@@ -93,28 +93,27 @@ class ViewRows:
         if plan.form is Form.ROWS:
             affected, new = changed.keys, self._query([changed.after, *others])
         else:
-            affected = self._kept_frame(self._groups(plan, changed, since))
+            affected = self._kept_keys(self._groups(plan, changed, since))
             new = _matching(self._query([self._of_groups(plan, affected), *others]), plan.key, affected)
         return _differences(new, _matching(self.stored(), plan.key, affected), plan.key)
 
     def _changed(self, plan: Incremental, since: Mapping[str, int]) -> _Changed:
         driving, *others = plan.sources
-        images = self._kept_frame(
-            self.read.changes(driving.table, since[driving.table], self.work.until[driving.table])
-        )
+        images = self.read.changes(driving.table, since[driving.table], self.work.until[driving.table]).persist()
+        self._kept.callback(images.unpersist)
         own = _keys(images, driving.key)
         moved = [other for other in others if since[other.table] != self.work.until[other.table]]
         if not moved:
             before, after = (images.where(F.col("rowkind").isin(*kinds)) for kinds in (("-U", "-D"), ("+U", "+I")))
             return _Changed(own, before.drop("rowkind"), after.drop("rowkind"))
         changes = {
-            other.alias: self._kept_frame(
+            other.alias: self._kept_keys(
                 _keys(self.read.changes(other.table, since[other.table], self.work.until[other.table]), other.key)
             )
             for other in moved
         }
         found = [self._joined_with(plan, changes, versions) for versions in (since, self.work.until)]
-        keys = self._kept_frame(own.unionAll(found[0]).unionAll(found[1]))
+        keys = self._kept_keys(own.unionAll(found[0]).unionAll(found[1]))
         before, after = (
             _matching(self._rows(driving.table, versions), driving.key, keys) for versions in (since, self.work.until)
         )
@@ -193,8 +192,8 @@ class ViewRows:
             self._views[id(frame)] = name, frame
         return self._views[id(frame)][0]
 
-    def _kept_frame(self, frame: DataFrame) -> DataFrame:
-        """Computes rows once. Spark knows how many they are before it plans joins with them."""
+    def _kept_keys(self, frame: DataFrame) -> DataFrame:
+        """Computes keys once. Spark knows how many they are before it plans joins with them."""
         kept = frame.persist()
         self._kept.callback(kept.unpersist)
         return kept.hint("broadcast") if kept.count() <= _SENT_TO_ALL else kept

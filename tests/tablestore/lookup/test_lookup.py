@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -12,13 +14,17 @@ import pyarrow as pa
 import pytest
 
 from filestore.errors import InvalidRequest, NotFound
+from filestore.table import FileStore
 from tablestore import Store, Table
 from tablestore.lookup import lookups
 from tablestore.lookup.kept_rows import KeptTables
+from tablestore.lookup.lookups import Lookups
+from tablestore.lookup.request import LookupPlan, LookupRequest
 from tablestore.lookup.version_rows import VersionRows
 from tablestore.reading import keyed_rows
 from tests.integration.test_eventual_log import between
 from tests.opened import again
+from tests.tables import create, define, write
 from tests.tablestore.lookup.oracle import begins, joined
 from tests.warehouses import Row, rows, to_arrow
 
@@ -333,6 +339,32 @@ def test_a_small_table_is_read_once_and_then_its_changes(planets: Table, monkeyp
 def by_oracle(table: Table, asked: list[Row]) -> pa.Table:
     found = joined(asked, rows(table), {"id": "id"}, ["name", "star"], "left")
     return pa.Table.from_pylist(found, pa.schema([("id", pa.int64()), ("name", pa.string()), ("star", pa.int32())]))
+
+
+def test_a_column_that_is_dropped_later_is_null_in_rows_that_were_kept(store: Store) -> None:
+    """To drop a column changed no file, so a process that had kept the rows still had its values."""
+    options = {"schema.evolution-mode": "metadata"}
+    table = store.create_table("shop.c", "id BIGINT, name STRING, star INT", primary_key=["id"], options=options)
+    assert isinstance(table, Table)
+    table.write([{"id": 1, "name": "x", "star": 3}])
+    plan = LookupPlan.of(LookupRequest(None, "left", None, "", None, "fail"), table.definition)
+    given = pa.table({"id": pa.array([1], pa.int64())})
+    lookups = Lookups(table.filestore)
+    assert lookups.lookup(given, plan).column("star").to_pylist() == [3]
+    table.alter("DROP COLUMN star")
+    assert lookups.lookup(given, plan).to_pylist() == [{"id": 1, "name": "x", "star": None}]
+
+
+def test_a_copied_table_has_rows_of_its_own(folder: Path) -> None:
+    """Rows were kept by the table's id and version alone, which a copy has, too."""
+    one = create(folder / "one", define("id BIGINT, name STRING", ["id"]))
+    shutil.copytree(folder / "one", folder / "two")
+    two = FileStore.open(one.storage, str(folder / "two"), one.ambient)
+    plan = LookupPlan.of(LookupRequest(None, "left", None, "", None, "fail"), one.state().definition)
+    given = pa.table({"id": pa.array([1], pa.int64())})
+    for store, name in ((one, "A"), (two, "B")):
+        write(store, [{"id": 1, "name": name}])
+        assert Lookups(store).lookup(given, plan).column("name").to_pylist() == [name]
 
 
 def test_a_large_change_is_no_reason_to_read_changes(planets: Table) -> None:

@@ -55,6 +55,14 @@ def test_keys_of_one_hash_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pairs(index.matches([pl.Series([1, 5, 3])])) == [(0, 1), (0, 3), (2, 0)]
 
 
+def test_nulls_are_no_candidates() -> None:
+    """Each null of the rows was paired with each one of the table, which took the memory of all pairs."""
+    nothing = pl.Series("k", [None] * 3, dtype=pl.Int64)
+    index = KeyIndex(pl.DataFrame([nothing, pl.Series("n", range(3))]), ["k"])
+    probes, places = index._candidates(matching._hashes([nothing]).to_numpy())
+    assert (len(probes), len(places)) == (0, 0)
+
+
 @given(st.lists(st.lists(st.integers(0, 50), unique=True), max_size=4))
 def test_parts_are_in_order_of_the_rows(parts: list[list[int]]) -> None:
     made = [

@@ -8,7 +8,7 @@ from filestore.errors import InvalidRequest, NotFound, Unsupported
 from filestore.model.definition import TableDefinition
 from tablestore.views.refresh_order import refresh_order
 from tablestore.views.statement import Place
-from tablestore.views.view_plan import Form, Incremental, Mode, Whole, plan_view, with_key
+from tablestore.views.view_plan import _ORDERED, _ROWS_OF_ROWS, Form, Incremental, Mode, Whole, plan_view, with_key
 from tablestore.views.view_query import ViewQuery, parse_view, view_of_statement
 from tests.tables import define
 
@@ -22,6 +22,7 @@ TABLES = {
     "shop.stars": define("star STRING NOT NULL, mass INT", ["star"]),
     "sky.parts": define("a STRING NOT NULL, b BIGINT NOT NULL, c INT NOT NULL", ["a", "b"]),
     "shop.events": define("id BIGINT, what STRING"),
+    "shop.log": define("id BIGINT NOT NULL, topic STRING NOT NULL, offset BIGINT, limit INT", ["id"]),
     "shop.kinds": define("id BIGINT NOT NULL, RowKind STRING", ["id"]),
 }
 
@@ -120,10 +121,14 @@ def test_groups(text: str, key: list[str], groups: list[str]) -> None:
         ("window(o.at, '1 hour')", True),
         ("window(o.at, '1 hour', '5 minutes')", False),
         ("s.star", False),
+        ("coalesce(o.n, 0)", True),
+        ("date_trunc('DAY', o.at)", True),
+        ("CAST(o.star AS INT)", False),
+        ("10 / o.n", False),
     ],
 )
 def test_a_group_may_follow_from_the_driving_row_alone(group: str, direct: bool) -> None:
-    column = f"{group}.start AS begin" if "window" in group else group
+    column = f"{group}.start AS begin" if "window" in group else f"{group} AS star"
     plan = planned(f"SELECT {column} FROM orders o JOIN stars s ON o.star = s.star GROUP BY {group}", "star")
     assert isinstance(plan, Incremental), plan
     assert [found.direct for found in plan.groups] == [direct]
@@ -192,6 +197,10 @@ def test_the_rest_is_computed_as_a_whole(text: str, reason: str) -> None:
         ("SELECT id FROM orders WHERE at > current_timestamp - INTERVAL 1 DAY", "with the time"),
         ("SELECT id, unix_timestamp() AS u FROM orders", "with the time"),
         ("SELECT id, current_user() AS u FROM orders", "the session"),
+        ("SELECT id, user AS u FROM orders", "the session"),
+        ("SELECT id FROM orders WHERE at >= TIMESTAMP 'today'", "with the time"),
+        ("SELECT id FROM orders WHERE at >= ' Now UTC'", "with the time"),
+        ("SELECT t.id FROM stars AS t(n, id)", "other names"),
         ("SELECT id FROM orders TABLESAMPLE (5 ROWS)", "all rows"),
         ("SELECT id FROM orders VERSION AS OF 3", "all rows"),
         ("SELECT record_count FROM `orders$files`", "all rows"),
@@ -207,6 +216,42 @@ def test_a_result_that_does_not_follow_from_rows_is_refused(text: str, sentence:
     with pytest.raises((InvalidRequest, Unsupported), match=sentence) as caught:
         read(text)
     assert caught.value.code == "view-query"
+
+
+def test_a_sliding_window_makes_several_rows_of_one() -> None:
+    """Its start alone counted as one value of a row, so rows of two affected windows were counted twice."""
+    window = "window(at, '1 hour', '30 minutes').start"
+    plan = planned(f"SELECT {window} AS begin, count(*) AS c FROM orders GROUP BY {window}", "begin")
+    assert isinstance(plan, Incremental), plan
+    assert [group.direct for group in plan.groups] == [False]
+    assert isinstance(planned(f"SELECT id, {window} AS begin FROM orders"), Whole)
+
+
+@pytest.mark.parametrize("name", sorted(_ORDERED | _ROWS_OF_ROWS))
+def test_every_function_that_is_not_row_by_row_is_recognized(name: str) -> None:
+    """sqlglot has names of its own for some, such as APPROX_QUANTILE for percentile_approx."""
+    one = name in ("first_value", "last_value", "any_value", "collect_set", "inline")
+    plan = planned(f"SELECT n, {name}(Amount{'' if one else ', 1'}) AS x FROM orders GROUP BY n")
+    assert isinstance(plan, Whole), plan
+
+
+def test_distinct_stays_where_a_star_becomes_columns() -> None:
+    """The star was taken for the whole list, so the view had repeated rows."""
+    query = read("SELECT DISTINCT * FROM events")
+    assert query.text == "SELECT DISTINCT `events`.`id`, `events`.`what` FROM `shop`.`events`"
+    assert "DISTINCT" in planned("SELECT DISTINCT * FROM orders").reason  # type: ignore[union-attr]
+
+
+def test_a_star_does_not_stand_for_tables_of_subqueries() -> None:
+    query = read("SELECT * FROM stars JOIN events ON id IN (SELECT n FROM orders)")
+    assert query.text.startswith("SELECT `stars`.`star`, `stars`.`mass`, `events`.`id`, `events`.`what` FROM")
+
+
+def test_offset_and_limit_may_be_columns() -> None:
+    """They ended the clause in which they are."""
+    query = read("SELECT topic, count(*) AS c FROM log WHERE topic <> '' AND offset > limit GROUP BY topic")
+    assert query.part(query.clauses["where"], ["x"]) == "topic <> '' AND offset > limit"
+    assert isinstance(plan_view(query, TABLES), Incremental)
 
 
 def test_a_missing_table_is_an_error() -> None:
