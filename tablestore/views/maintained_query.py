@@ -158,7 +158,15 @@ class MaintainedQuery(View[RefreshedQuery]):
         self._plan(output, states)
 
     def _columns(self, states: Sequence[TableState]) -> Sequence[Sequence[str]]:
-        return [state.definition.schema.names for state in states]
+        names = self.query.names
+        return [
+            [
+                column
+                for column in state.definition.schema.names
+                if names is None or column.lower() in names or column in state.definition.primary_key
+            ]
+            for state in states
+        ]
 
     def _write(
         self,

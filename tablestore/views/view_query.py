@@ -98,6 +98,13 @@ class ViewQuery:
         return tuple(dict.fromkeys(use.name for use in self.uses))
 
     @cached_property
+    def names(self) -> frozenset[str] | None:
+        """All names in it, in lower case, those of the columns that it reads among them; None if it has a star."""
+        if any(not isinstance(star.parent, exp.Count) for star in self.tree.find_all(exp.Star)):
+            return None
+        return frozenset(name.name.lower() for name in self.tree.find_all(exp.Identifier))
+
+    @cached_property
     def clauses(self) -> Mapping[str, Span]:
         """The positions of what follows SELECT, FROM, WHERE, GROUP BY and so on; empty if it is no plain SELECT."""
         tokens = self._tokens
