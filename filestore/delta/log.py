@@ -229,7 +229,7 @@ class DeltaLog:
 
     def _timestamp_ms(self, version: int) -> int:
         [entry] = self.required([version])
-        return int(entry.snapshot().timestamp.timestamp() * 1000 + 0.5)
+        return entry.snapshot().timestamp_ms
 
     def required(self, versions: Sequence[int]) -> Iterator[Commit]:
         """Yields the entries of versions, of which it reads several side by side.

@@ -134,7 +134,7 @@ def _tag(store: FileStore, state: TableState, name: str, version: int, *, automa
         )
     if not is_retained(state, version):
         raise expired(store.location, version, state)
-    timestamp = int(store.snapshot(version).timestamp.timestamp() * 1000 + 0.5)
+    timestamp = store.snapshot(version).timestamp_ms
     return Tag(name, version, timestamp, store.ambient.now_ms(), automatic)
 
 

@@ -133,7 +133,8 @@ class FileLookup:
         Args:
             condition: It is evaluated for deleted rows, too, so it must not fail for any value of its columns.
         """
-        columns = [name for name in self._schema.names if name in condition.meta.root_names()]
+        named = set(condition.meta.root_names())
+        columns = [name for name in self._schema.names if name in named]
         parts = [np.empty(0, dtype=np.int64)]
         for start, frame in self._frames(columns):
             wanted = frame.select(condition.fill_null(False).alias("wanted")).to_series()

@@ -74,3 +74,8 @@ class Snapshot:
     fenced: tuple[str, ...] = ()
     metrics: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    @property
+    def timestamp_ms(self) -> int:
+        """The time of the commit in milliseconds since 1970 UTC, as the Delta log has it."""
+        return int(self.timestamp.timestamp() * 1000 + 0.5)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -78,6 +78,14 @@ class ScanPlan:
     def bucket(self) -> int:
         """The bucket of all rows, if the plan is one of `parts`."""
         return self.pending[0].slot.bucket if self.pending else self.files[0].slot.bucket
+
+    def of_buckets(self, buckets: Container[int]) -> ScanPlan:
+        """Returns the plan of the rows in some buckets."""
+        return replace(
+            self,
+            files=tuple(file for file in self.files if file.slot.bucket in buckets),
+            pending=tuple(slot for slot in self.pending if slot.slot.bucket in buckets),
+        )
 
     def parts(self) -> list[ScanPlan]:
         """Splits the plan into plans that can run anywhere: one for each file, and one for each slot with pending runs.

@@ -76,10 +76,9 @@ def named_kinds(rows: pa.Table, known: npt.NDArray[np.bool_]) -> pa.Table:
 
 def kinds_by(known: npt.NDArray[np.bool_], rows: pa.Table, puts: npt.NDArray[np.bool_]) -> pa.Table:
     """Returns the rows with the kinds that follow from the stored keys, and not those that were given."""
-    added = pc.if_else(pa.array(known), str(RowKind.UPDATE_AFTER), str(RowKind.INSERT))
-    kinds = pc.if_else(pa.array(puts), added, str(RowKind.DELETE))
-    bare = rows.drop_columns([name for name in rows.column_names if name == KIND_COLUMN])
-    return bare.append_column(KIND_COLUMN, kinds)
+    named = named_kinds(rows.select([name for name in rows.column_names if name != KIND_COLUMN]), known)
+    kinds = pc.if_else(pa.array(puts), named.column(KIND_COLUMN), str(RowKind.DELETE))
+    return named.set_column(named.num_columns - 1, KIND_COLUMN, kinds)
 
 
 def compensation(rows: pa.Table, slot: Slot, definition: TableDefinition, kind: RowKind) -> pa.Table:

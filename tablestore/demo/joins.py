@@ -87,19 +87,19 @@ def keep_joins(stage: Stage, day: date) -> None:
 
 def _change(stage: Stage, day: date) -> str:
     """Changes a row of both smaller tables, those that most flights name, and the flights of a day."""
-    counts = []
+    keys = []
     for join in _JOINS:
         table = stage.store.managed_table(TABLES[join.right].identifier)
         [key] = TABLES[join.right].key
         row = _most_named(stage.flights, join.on, table.scan().to_polars(), key)
         changed = next(iter(join.added))
         table.write(row.with_columns(pl.concat_str(changed, pl.lit(" (new)")).alias(changed)))
-        counts.append(f"{row[key][0]}")
+        keys.append(row[key][0])
     flights = stage.store.managed_table(FLIGHTS)
     written: Sequence[pl.DataFrame] = (departures(stage.flights, day), arrivals(stage.flights, day))
     for rows in written:
         flights.write(rows)
-    return f"plane {counts[0]}, airport {counts[1]} and the {written[1].height} flights of {day:%b %d} have changed"
+    return f"plane {keys[0]}, airport {keys[1]} and the {written[1].height} flights of {day:%b %d} have changed"
 
 
 def _most_named(flights: pl.DataFrame, column: str, rows: pl.DataFrame, key: str) -> pl.DataFrame:

@@ -136,5 +136,5 @@ def _delay(reader: _Reader, tail: Sequence[Snapshot], at_start: int) -> str:
         seen += _changes(snapshot)
         moment = next((ms for count, ms in reader.arrived if count >= seen), None)
         if moment is not None:
-            delays.append(max(0, moment - round(snapshot.timestamp.timestamp() * 1000)))
+            delays.append(max(0, moment - snapshot.timestamp_ms))
     return f"half of them within {statistics.median(delays):.0f} ms of the commit" if delays else "never to the end"

@@ -105,4 +105,4 @@ class VersionTimes:
 
     def _read(self, versions: list[int]) -> None:
         for entry in self.store.delta_log.required([v for v in versions if v not in self._known]):
-            self._known[entry.version] = int(entry.snapshot().timestamp.timestamp() * 1000 + 0.5)
+            self._known[entry.version] = entry.snapshot().timestamp_ms

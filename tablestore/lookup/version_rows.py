@@ -16,7 +16,7 @@ import polars as pl
 from filestore.delta.state import TableState
 from filestore.files.writer import TableFiles
 from filestore.model.schema import Schema
-from filestore.reading.scan import ScanPlan, plan_scan, scan_frames
+from filestore.reading.scan import plan_scan, scan_frames
 from filestore.rows.bucketing import bucket_of
 from filestore.rows.frames import arrow_table, frame_of, polars_schema
 from filestore.rows.reshape import reshaped
@@ -45,9 +45,7 @@ class VersionRows:
 
     def all(self) -> pl.DataFrame:
         """Reads all rows that can match."""
-        if (
-            not set(self.plan.keys) <= self.columns.keys()
-        ):  # older than one of the columns, which is null in all its rows
+        if not self._has_keys:
             return self._empty
         return self._concat(scan_frames(self.table, plan_scan(self.state, self._stored.names)))
 
@@ -57,9 +55,9 @@ class VersionRows:
         Args:
             asked: The columns `LookupPlan.keys` with their types, without nulls; each key once.
         """
-        names = self.columns
-        if not set(self.plan.keys) <= names.keys():
+        if not self._has_keys:
             return self._empty
+        names = self.columns
         types = polars_schema(self.state.definition.schema.to_arrow())
         # a value that does not fit the type that the column had is in no row
         keys = asked.select(pl.col(n).cast(types[names[n]], strict=False).alias(names[n]) for n in asked.columns)
@@ -80,7 +78,7 @@ class VersionRows:
         if set(definition.bucket_key) <= set(keys.columns) and definition.bucket_key and definition.buckets > 1:
             schema = definition.schema.select(definition.bucket_key).to_arrow()
             named = arrow_table(keys.select(definition.bucket_key), schema)
-            plan = _of_buckets(plan, set(bucket_of(named, definition.bucket_key, definition.buckets).tolist()))
+            plan = plan.of_buckets(set(bucket_of(named, definition.bucket_key, definition.buckets).tolist()))
         return scan_frames(self.table, plan)
 
     def shaped(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -92,6 +90,11 @@ class VersionRows:
         """The columns that the version has, each with its name there."""
         known = {column.id: column.name for column in self.state.definition.schema.numbered()}
         return {column.name: known[column.id] for column in self.plan.wanted if column.id in known}
+
+    @property
+    def _has_keys(self) -> bool:
+        """Returns whether a row can match: in a version that is older than a column the column is null."""
+        return set(self.plan.keys) <= self.columns.keys()
 
     @property
     def _stored(self) -> Schema:
@@ -122,8 +125,3 @@ def _condition(values: pl.Series) -> pl.Expr | None:
     if len(values) <= _LISTED:
         return column.is_in(values.implode())
     return column.is_between(pl.lit(values.min(), dtype=kind), pl.lit(values.max(), dtype=kind))
-
-
-def _of_buckets(plan: ScanPlan, buckets: set[int]) -> ScanPlan:
-    files = tuple(file for file in plan.files if file.slot.bucket in buckets)
-    return replace(plan, files=files, pending=tuple(slot for slot in plan.pending if slot.slot.bucket in buckets))

@@ -164,7 +164,7 @@ def audit_parts(store: FileStore, log: LogConfig, from_version: int | None, to_v
 def _plan(store: FileStore, commit: Commit, definition: TableDefinition, planned: Mapping[int, list[_Commit]]) -> None:
     """Adds the changes of a version to each bucket that it changed."""
     snapshot = commit.snapshot()
-    timestamp_ms = round(snapshot.timestamp.timestamp() * 1000)
+    timestamp_ms = snapshot.timestamp_ms
     for step in steps([snapshot], keyed=bool(definition.primary_key)):
         by_bucket = _logged(step) if isinstance(step, FromLog) else _replaced(store, step)
         for bucket, changes in by_bucket.items():

@@ -38,14 +38,12 @@ def rows_of(
 
     With a condition, which must not fail for any value, it reads those that fulfil it.
     """
-    plan = plan_scan(state, columns, where)
-    files = tuple(file for file in plan.files if file.slot.bucket == bucket)
-    pending = tuple(slot for slot in plan.pending if slot.slot.bucket == bucket)
+    plan = plan_scan(state, columns, where).of_buckets({bucket})
     if where is None or plan.keys is not None:
-        return _joined_together(scan_frames(table, replace(plan, files=files, pending=pending)))
-    merged = {slot.slot for slot in pending}
-    overlaid = replace(plan, files=tuple(file for file in files if file.slot in merged), pending=pending)
-    found = search(table, (file for file in files if file.slot not in merged), where, columns, PIECE_ROWS)
+        return _joined_together(scan_frames(table, plan))
+    merged = {slot.slot for slot in plan.pending}
+    overlaid = replace(plan, files=tuple(file for file in plan.files if file.slot in merged))
+    found = search(table, (file for file in plan.files if file.slot not in merged), where, columns, PIECE_ROWS)
     return _joined_together(chain(scan_frames(table, overlaid), found))
 
 

@@ -17,7 +17,7 @@ from filestore.operations.replaced_rows import ChangeRunner, changes_in_threads
 from tablestore.table import Table
 from tablestore.views.examination import different_rows, unchecked
 from tablestore.views.output_table import VIEW_QUERY
-from tablestore.views.refresh_plan import RefreshPlan, read_versions
+from tablestore.views.refresh_plan import RefreshPlan
 from tablestore.views.view import InputLag, View
 from tablestore.views.view_plan import Incremental, Mode, ViewPlan, Whole, plan_view, with_key
 from tablestore.views.view_query import ViewQuery, parse_view
@@ -201,11 +201,7 @@ class MaintainedQuery(View[RefreshedQuery]):
                 code="view-outdated",
             )
 
-    def _compared(self, output: TableState) -> list[Finding]:
-        read = read_versions(output, *(table.filestore.state().table_id for table in self.inputs))
-        if read is None:
-            empty = not output.files and not output.pending()
-            return [] if empty else [unchecked("a table that it reads was created again since its last refresh")]
+    def _compared(self, output: TableState, read: Sequence[int]) -> list[Finding]:
         try:
             engine = self._required_engine
             states = [table.filestore.state(version) for table, version in zip(self.inputs, read, strict=True)]

@@ -17,6 +17,7 @@ from filestore.errors import Conflict, NotFound
 from filestore.operations.replaced_rows import ChangeRunner
 from filestore.table import FileStore
 from tablestore.table import Table
+from tablestore.views.examination import unchecked
 from tablestore.views.holds import Holds
 from tablestore.views.refresh_plan import RefreshPlan, plan_refresh, read_versions, same_columns
 from tablestore.writing.commit_metrics import CommitMeter
@@ -96,8 +97,8 @@ class View(ABC, Generic[Result]):
         """
 
     @abstractmethod
-    def _compared(self, output: TableState) -> list[Finding]:
-        """Compares the stored rows of a version with the query's result."""
+    def _compared(self, output: TableState, read: Sequence[int]) -> list[Finding]:
+        """Compares the stored rows of a version with the result for the versions that it has `read`."""
 
     def refresh(self) -> Result | None:
         """Updates the view to the newest versions of its inputs as one commit; returns None if nothing is new.
@@ -153,7 +154,12 @@ class View(ABC, Generic[Result]):
     def examine(self) -> Report:
         """Checks the view's table as `tablestore.Table.examine`, and that its rows are the result of the query."""
         output = self.table.filestore.state()
-        return self.table.examine().with_more(self._compared(output))
+        read = read_versions(output, *(store.state().table_id for store in self._stores))
+        if read is not None:
+            return self.table.examine().with_more(self._compared(output, read))
+        empty = not output.files and not output.pending()
+        found = [] if empty else [unchecked("a table that it reads was created again since its last refresh")]
+        return self.table.examine().with_more(found)
 
     def input_lags(self) -> list[tuple[str, InputLag]]:
         """Returns for each input its name, the version of which the view is the result, and how many are later."""

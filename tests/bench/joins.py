@@ -9,10 +9,6 @@ has a fifth of the rows on ten keys: one changed row of its right table beside a
 from __future__ import annotations
 
 import argparse
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -21,8 +17,8 @@ from rich.table import Table as Printed
 
 import tablestore
 from tablestore import Table
-from tablestore.jars import cache_root
 from tablestore.views.maintained import MaintainedJoin
+from tests.bench.folders import cached_folder
 from tests.bench.timings import Timings
 
 MATCHES = 100
@@ -118,20 +114,13 @@ def by_spark(shop: Shop, timings: Timings, turns: int) -> None:
         spark.stop()
 
 
-@contextmanager
-def folder() -> Iterator[Path]:
-    cache_root().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="bench-joins-", dir=cache_root()) as path:
-        yield Path(path)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--spark", action="store_true", help="compare with Spark's join, which takes a minute more")
     given = parser.parse_args()
-    with folder() as path, tablestore.connect(path) as store:
+    with cached_folder("joins") as path, tablestore.connect(path) as store:
         shop = Shop(store, given.rows, max(1, given.rows // MATCHES), "shop")
         view = shop.view(store)
         timings = measured(shop, view, given.turns)

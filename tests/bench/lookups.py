@@ -9,9 +9,6 @@ one before.
 from __future__ import annotations
 
 import argparse
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +19,9 @@ from rich.table import Table as Printed
 
 import tablestore
 from tablestore import Table
-from tablestore.jars import cache_root
 from tablestore.reading import keyed_rows
 from tablestore.spark import SparkStore, spark_session
+from tests.bench.folders import cached_folder
 from tests.bench.timings import Timings
 
 KEPT, READ = "look-up", "look-up without caches"
@@ -93,13 +90,6 @@ def measured(lake: SparkStore, path: Path, rows: int, tables: dict[str, dict[str
     return timings
 
 
-@contextmanager
-def folder() -> Iterator[Path]:
-    cache_root().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="bench-lookups-", dir=cache_root()) as path:
-        yield Path(path)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
@@ -108,7 +98,7 @@ def main() -> None:
     given = parser.parse_args()
     spark = spark_session("bench", {"spark.master": "local[2]", "spark.driver.memory": "4g"})
     try:
-        with folder() as path, tablestore.connect(path / "warehouse") as store:
+        with cached_folder("lookups") as path, tablestore.connect(path / "warehouse") as store:
             store.create_database("shop")
             tables = {
                 LARGE: {

@@ -258,6 +258,12 @@ _NOW = "available-now"
 _STREAM = "id STRING, name STRING"
 _TABLE = Parameter("table", "database.table")
 _PARTITION = Parameter("partition", "values such as day=2026-01-31,region=eu, or a JSON object", default="NULL")
+_VIEW_PARTS = (
+    Parameter("database", "that of names without one; null: the view's", default="NULL"),
+    Parameter("options", "options of its table, as a JSON object", default="'{}'"),
+    Parameter("comment", "free text", default="NULL"),
+)
+_VIEW_KEY = Parameter("primary_key", "the columns of its key, as a JSON list; empty: that of the query", default="'[]'")
 _VERSION = "version BIGINT, operation STRING"
 _REFRESHED = "view STRING, version BIGINT, inputs STRING, whole BOOLEAN"
 
@@ -296,13 +302,9 @@ PROCEDURES: Mapping[str, Procedure] = {
             (
                 _TABLE,
                 Parameter("query", "its query"),
-                Parameter("database", "that of names without one; null: the view's", default="NULL"),
-                Parameter("options", "options of its table, as a JSON object", default="'{}'"),
-                Parameter("comment", "free text", default="NULL"),
+                *_VIEW_PARTS,
                 Parameter("if_not_exists", "whether the name may be taken", "BOOLEAN", "false"),
-                Parameter(
-                    "primary_key", "the columns of its key, as a JSON list; empty: that of the query", default="'[]'"
-                ),
+                _VIEW_KEY,
             ),
             _REFRESHED,
             _create_view,
@@ -314,13 +316,9 @@ PROCEDURES: Mapping[str, Procedure] = {
             (
                 _TABLE,
                 Parameter("query", "that of a view to be created; null: the view exists", default="NULL"),
-                Parameter("database", "that of names without one; null: the view's", default="NULL"),
-                Parameter("options", "options of its table, as a JSON object", default="'{}'"),
-                Parameter("comment", "free text", default="NULL"),
+                *_VIEW_PARTS,
                 Parameter("if_not_exists", "changes nothing", "BOOLEAN", "false"),
-                Parameter(
-                    "primary_key", "the columns of its key, as a JSON list; empty: that of the query", default="'[]'"
-                ),
+                _VIEW_KEY,
             ),
             "plan STRING",
             _explain_view,
