@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import typer.testing
 from _pytest.nodeid import coerce_node_id
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from tablestore import Store
-from tests.depth import DEPTH, Depth, Share, TimeLimit, few
+from tests.depth import DEPTH, FAST_CASES, Depth, Share, TimeLimit, few
 from tests.folders import memory_folder
 from tests.servers.kafka import NEVER_KILLED, KafkaBroker
 from tests.servers.s3 import MotoServer, NotBuilt, S3Endpoint, VersityServer
@@ -34,6 +36,9 @@ settings.register_profile(Depth.TEST, settings.get_profile(Depth.DEEP), max_exam
 settings.register_profile(Depth.FAST, settings.get_profile(Depth.TEST), max_examples=3)
 settings.register_profile("share", settings.get_profile(Depth.DEEP), max_examples=8)  # CI's: as many, but new ones
 settings.load_profile(DEPTH if Share.of_this_run() is None else "share")
+
+# Typer makes the tree of our commands again for each one that runs, which takes longer than most of them.
+typer.testing._get_command = cache(typer.testing._get_command)
 
 # A test that uses a server gets its mark, and all tests with the same server run in one process of `pytest -n`.
 MARK_OF_FIXTURE = {"kafka_broker": "kafka", "mortal_broker": "kafka", "spark": "spark"}
@@ -71,18 +76,34 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _leave_few(items: list[pytest.Item]) -> None:
-    """Marks as deep what ``@pytest.mark.few`` does not leave to ``make test``."""
-    cases: defaultdict[str, list[pytest.Item]] = defaultdict(list)
-    for item in items:
-        if item.get_closest_marker("few") is not None and item.get_closest_marker("deep") is None:
-            cases[item.stash[PLAIN_ID].partition("[")[0]].append(item)
-    for alike in cases.values():
+    """Marks as deep what ``@pytest.mark.few`` does not leave to ``make test``, and in a fast run most cases as slow."""
+    for alike in _by_test(item for item in items if item.get_closest_marker("few") and not _has(item, "deep")):
         mark = alike[0].get_closest_marker("few")
         assert mark is not None
-        kept = few(len(alike), *mark.args)
-        for at, item in enumerate(alike):
-            if at not in kept:
-                item.add_marker(pytest.mark.deep)
+        _mark_others(alike, *mark.args, pytest.mark.deep)
+    if DEPTH is Depth.FAST:
+        for alike in _by_test(item for item in items if not _has(item, "deep", "slow", *MARK_OF_FIXTURE.values())):
+            _mark_others(alike, FAST_CASES, pytest.mark.slow)
+
+
+def _by_test(items: Iterable[pytest.Item]) -> Iterable[list[pytest.Item]]:
+    """Groups the cases of parametrized tests."""
+    cases: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        cases[item.stash[PLAIN_ID].partition("[")[0]].append(item)
+    return cases.values()
+
+
+def _has(item: pytest.Item, *marks: str) -> bool:
+    return any(item.get_closest_marker(mark) is not None for mark in marks)
+
+
+def _mark_others(alike: list[pytest.Item], count: int, mark: pytest.MarkDecorator) -> None:
+    """Marks all but so many of a test's cases."""
+    kept = few(len(alike), count)
+    for at, item in enumerate(alike):
+        if at not in kept:
+            item.add_marker(mark)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,7 +1,7 @@
 """How deep a run of the tests goes: ``make test-fast``, ``make test`` and ``make test-deep`` run fewer or more cases.
 
-``TEST_DEPTH`` says which (``fast``, ``test`` or ``deep``; ``test`` if it is not set). A test depends on it in one of
-four ways:
+``TEST_DEPTH`` says which (``fast``, ``test`` or ``deep``; ``test`` if it is not set). ``make test-fast`` has three
+cases of each parametrized test and nothing that is marked as slow. Otherwise a test depends on it in one of four ways:
 
 - ``@pytest.mark.deep`` marks a test that only a deep run has; with ``rarely=4`` a share of a deep run has one in four
   of such tests, drawn anew: those whose servers take minutes;
@@ -30,11 +30,12 @@ from typing import Any, TypeVar
 
 import pytest
 
-__all__ = ["DEPTH", "Depth", "Share", "TimeLimit", "few", "sampled"]
+__all__ = ["DEPTH", "FAST_CASES", "Depth", "Share", "TimeLimit", "few", "sampled"]
 
 T = TypeVar("T")
 
 SEED = 20261123
+FAST_CASES = 3
 
 
 class Depth(StrEnum):

@@ -53,6 +53,7 @@ def test_a_module_has_one_subject_and_fits() -> None:
     assert {name: count for name, count in lines.items() if count > MAX_MODULE_LINES} == {}
 
 
+@pytest.mark.slow
 def test_functions_fit_a_screen() -> None:
     lines = {(name_of(path), f.name): code_lines(f) for path in modules() for f in functions(path)}
     assert {name: count for name, count in lines.items() if count > MAX_FUNCTION_LINES} == {}

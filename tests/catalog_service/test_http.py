@@ -53,6 +53,7 @@ def test_taken_names(shop: httpx.Client) -> None:
     assert shop.post("/databases/shop/tables", json=ORDERS, params=flag).status_code == 200
 
 
+@pytest.mark.slow
 def test_missing_names(shop: httpx.Client) -> None:
     problem(shop.get("/databases/bank"), 404, "database-not-found")
     problem(shop.get("/databases/bank/tables"), 404, "database-not-found")

@@ -53,6 +53,7 @@ def test_from_nothing_and_again(warehouse: str) -> None:
     engine.dispose()
 
 
+@pytest.mark.slow
 def test_from_each_older_version(warehouse: str) -> None:
     for script in ScriptDirectory.from_config(config()).walk_revisions():
         url = default_database_url(f"{warehouse}/{script.revision}")
@@ -170,6 +171,7 @@ def database(request: pytest.FixtureRequest, warehouse: str) -> str:
     return server.url
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 def test_every_revision_goes_down_and_up_again_and_keeps_the_rows(database: str, warehouse: str) -> None:
     service = open_service(warehouse, database, commits="catalog")

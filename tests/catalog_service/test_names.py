@@ -245,6 +245,7 @@ def test_a_kill_leaves_the_old_table_or_the_new_one(warehouse: str, action: str,
     assert service._lifecycle.recover() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["rename", "table"])
 def test_a_kill_before_the_rename_leaves_the_old_table(warehouse: str, method: str) -> None:
     with_database(warehouse, orders("kafka"))

@@ -152,12 +152,14 @@ def test_no_reference_leads_nowhere(document: dict[str, Any]) -> None:
     walk(document)
 
 
+@pytest.mark.slow
 def test_it_is_served(url: str) -> None:
     served = httpx.get(f"{url}/openapi.json", trust_env=False).json()
     assert served["openapi"].startswith("3.1")
     assert set(operations(served)) == set(ROUTES)
 
 
+@pytest.mark.slow
 def test_the_examples_of_requests_work(document: dict[str, Any], api: httpx.Client) -> None:
     schemas = document["components"]["schemas"]
     for example in schemas["CreateDatabase"]["examples"]:

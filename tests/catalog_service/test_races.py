@@ -65,6 +65,7 @@ def create_once(target: str, if_not_exists: bool, barrier: object, results: obje
         raise
 
 
+@pytest.mark.slow
 def test_threads_create_drop_and_drop_databases_at_random(warehouse: str) -> None:
     """In whatever order they run, everything that is left is whole."""
     names = ["a", "b"]

@@ -75,6 +75,7 @@ def test_defaults_that_are_none(run: Run, defaults: str, hint: str) -> None:
     assert hint in result.stderr
 
 
+@pytest.mark.slow
 def test_creating_again_is_an_error_unless_the_option_allows_it(run: Run, orders: Table) -> None:
     again = ("create", "shop.orders", "id BIGINT", "--key", "id")
     assert "error[table-exists]" in run(*again).stderr
@@ -84,6 +85,7 @@ def test_creating_again_is_an_error_unless_the_option_allows_it(run: Run, orders
     assert run("create", "shop", "--if-not-exists").exit_code == 0
 
 
+@pytest.mark.slow
 def test_lists(run: Run, store: Store, orders: Table) -> None:
     store.create_database("other")
     store.create_table("other.things", "id INT")
@@ -150,6 +152,7 @@ def test_scan_as_a_table_is_aligned_and_short(run: Run, orders: Table) -> None:
     assert "the first" not in run("scan", "shop.orders", "--limit", 50).stderr
 
 
+@pytest.mark.slow
 def test_scan_filters_selects_and_travels(run: Run, orders: Table) -> None:
     put(orders, 1, 2, 3)
     put(orders, 2, status="PAID")
@@ -170,6 +173,7 @@ def test_scan_of_nothing_prints_nothing(run: Run, orders: Table) -> None:
     assert run("scan", "shop.orders", "-f", "json").stdout == ""
 
 
+@pytest.mark.slow
 def test_get_prints_the_rows_of_keys_in_their_order(run: Run, orders: Table) -> None:
     put(orders, *range(50))
     result = run("get", "shop.orders", 7, 99, 3, "--columns", "status,id", "-f", "json")
@@ -374,6 +378,7 @@ def test_a_change_that_cannot_be_made(run: Run, orders: Table, change: str, hint
 # ------------------------------------------------------------------------------------ beyond the newest version
 
 
+@pytest.mark.slow
 def test_a_fresh_scan_shows_what_is_not_committed_yet(run: Run, store: Store) -> None:
     options = {"log.consistency": "eventual"}
     table = store.create_table("shop.live", "id BIGINT, status STRING", primary_key=["id"], options=options)
@@ -451,6 +456,7 @@ FILES = {
 }
 
 
+@pytest.mark.slow
 def test_an_error_of_a_bad_file_names_its_line_or_row(run: Run, orders: Table, tmp_path: Path) -> None:
     for name, (text, hint) in FILES.items():
         (tmp_path / name).write_text(text)
@@ -471,6 +477,7 @@ def test_a_scan_of_a_time_says_which_version_that_was(run: Run, orders: Table) -
     assert "version 1 was the newest at that time" in result.stderr
 
 
+@pytest.mark.slow
 def test_every_command_that_prints_has_the_same_switch_for_json(run: Run, orders: Table) -> None:
     for command in (
         ("databases",),

@@ -35,6 +35,7 @@ def due(table: Table) -> bool:
     return bool(plan_compaction(table.filestore.state()))
 
 
+@pytest.mark.slow
 def test_once_does_what_is_due_and_ends(run: Run, orders: Table) -> None:
     wear(orders)
     done = run("compactor", "--once")
@@ -46,6 +47,7 @@ def test_once_does_what_is_due_and_ends(run: Run, orders: Table) -> None:
     assert again.stderr.startswith("nothing was due: there was no work for fold, compaction, ")
 
 
+@pytest.mark.slow
 def test_once_reports_a_table_that_failed(run: Run, orders: Table, store: Store) -> None:
     wear(orders)
     other = store.create_table("shop.others", "id BIGINT, status STRING", primary_key=["id"])

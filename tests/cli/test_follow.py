@@ -99,6 +99,7 @@ def test_from_a_time(run: Run, orders: Table, zone: str) -> None:
     assert ids(result) == [2]
 
 
+@pytest.mark.slow
 def test_a_changelog_from_a_tag_on_under_an_id(run: Run, orders: Table) -> None:
     put(orders, 1, 2)
     orders.create_tag("eod")
@@ -119,6 +120,7 @@ def test_columns(run: Run, orders: Table) -> None:
     assert result.stdout.splitlines() == ["_kind  status", "+I     OPEN"]
 
 
+@pytest.mark.slow
 def test_at_most_so_many_rows_at_once(run: Run, store: Store) -> None:
     """A column is as wide as what was printed so far, so its width shows what was printed at once."""
     table = store.create_table("shop.wide", "id BIGINT", primary_key=["id"], options={"bucket": "1"})

@@ -50,6 +50,7 @@ def test_the_version() -> None:
     assert result.output.startswith("tablestore 0.")
 
 
+@pytest.mark.slow
 def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys\nfrom tablestore.cli import app\n"

@@ -33,6 +33,7 @@ def create(run: Run, *more: str, columns: str = COLUMNS) -> object:
     return run("create", "shop.pay", columns, *(part for option in (*OPTIONS, *more) for part in ("-o", option)))
 
 
+@pytest.mark.slow
 def test_it_is_made_listed_described_and_dropped(run: Run) -> None:
     servers = ("properties.bootstrap.servers=127.0.0.1:1", "topic.check=false")
     made = create(run, *servers)

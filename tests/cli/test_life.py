@@ -21,6 +21,7 @@ def busy(store: Store) -> Table:
     return table
 
 
+@pytest.mark.slow
 def test_a_tag_is_made_listed_read_and_deleted(busy: Table, run: Run) -> None:
     assert run("tag", "shop.busy", "eod", "--version", 3).exit_code == 0
     (listed,) = json.loads(run("tags", "shop.busy", "--format", "json").stdout)
@@ -33,6 +34,7 @@ def test_a_tag_is_made_listed_read_and_deleted(busy: Table, run: Run) -> None:
     assert json.loads(run("tags", "shop.busy", "--format", "json").stdout) == []
 
 
+@pytest.mark.slow
 def test_a_rollback_asks_first(busy: Table, run: Run) -> None:
     before = rows(busy, 2)
     assert run("rollback", "shop.busy").exit_code == 2
@@ -44,6 +46,7 @@ def test_a_rollback_asks_first(busy: Table, run: Run) -> None:
     assert rows(busy) == before
 
 
+@pytest.mark.slow
 def test_an_expiry_can_be_looked_at_first(busy: Table, run: Run) -> None:
     planned = json.loads(run("expire", "shop.busy", "--dry-run", "--format", "json").stdout)
     assert planned["versions"] == 6
@@ -55,6 +58,7 @@ def test_an_expiry_can_be_looked_at_first(busy: Table, run: Run) -> None:
     assert run("maintain", "shop.busy").exit_code == 0
 
 
+@pytest.mark.slow
 def test_consumers_are_listed_and_forgotten(busy: Table, run: Run) -> None:
     busy.consumer("report").register(3)
     (listed,) = json.loads(run("consumers", "shop.busy", "--format", "json").stdout)
@@ -65,6 +69,7 @@ def test_consumers_are_listed_and_forgotten(busy: Table, run: Run) -> None:
     assert (missing.exit_code, "error[no-such-consumer]" in missing.stderr) == (1, True)
 
 
+@pytest.mark.slow
 def test_orphans_are_removed_only_if_that_is_asked_for(busy: Table, run: Run) -> None:
     busy.filestore.storage.write_new(f"{busy.location}/bucket-00000/x.parquet", b"PAR1")
     assert run("orphans", "shop.busy").stdout == "", "it is young"

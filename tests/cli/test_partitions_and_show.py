@@ -44,6 +44,7 @@ def test_partitions_are_listed(run: Run, sales: Table) -> None:
     assert found[3]["partition"] == {"day": "once", "region": None}
 
 
+@pytest.mark.slow
 def test_partitions_are_dropped(run: Run, sales: Table) -> None:
     assert run("partitions", "drop", "shop.sales", "region=us", stdin="n\n").exit_code == 1
     assert left(sales) == [1, 2, 3, 4]
@@ -62,6 +63,7 @@ def test_partitions_expire(run: Run, sales: Table) -> None:
     assert left(sales) == [1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_a_file_replaces_the_partitions_that_it_has(run: Run, sales: Table, tmp_path: Path) -> None:
     file = tmp_path / "rows.parquet"
     pl.DataFrame({"id": [9], "day": ["2999-01-01"], "region": ["eu"]}).write_parquet(file)
@@ -70,6 +72,7 @@ def test_a_file_replaces_the_partitions_that_it_has(run: Run, sales: Table, tmp_
     assert left(sales) == [2, 3, 4, 9]
 
 
+@pytest.mark.slow
 def test_system_tables_are_shown(run: Run, sales: Table) -> None:
     sales.drop_partitions([{"region": "us"}])
     lines = run("show", "shop.sales$snapshots", "--columns", "version,operation").stdout.splitlines()

@@ -18,6 +18,7 @@ def joined(store: Store) -> Store:
     return store
 
 
+@pytest.mark.slow
 def test_a_view_is_refreshed_once(run: Run, joined: Store) -> None:
     done = run("refresh", "shop.v")
     assert done.exit_code == 0
@@ -34,6 +35,7 @@ def test_what_is_no_view_is_not_refreshed(run: Run, joined: Store) -> None:
     assert "error[no-view]" in done.stderr
 
 
+@pytest.mark.slow
 def test_all_views_are_refreshed_behind_those_that_they_read(run: Run, joined: Store) -> None:
     joined.maintain_join("shop.a", left="shop.v", right="shop.r", on="x", select="l.k, r.y AS y")
     done = run("refresh", "--all")
@@ -51,6 +53,7 @@ def test_a_view_or_all_of_them(run: Run, joined: Store) -> None:
         assert "name a view, or give --all" in run(*arguments).stderr
 
 
+@pytest.mark.slow
 def test_describe_says_how_far_a_view_is_behind(run: Run, joined: Store) -> None:
     assert "shop.l not read yet (2 newer)" in run("describe", "shop.v").stdout
     run("refresh", "shop.v")
@@ -65,6 +68,7 @@ def test_describe_says_how_far_a_view_is_behind(run: Run, joined: Store) -> None
     assert "view" not in json.loads(run("describe", "shop.l", "--format", "json").stdout)
 
 
+@pytest.mark.slow
 def test_the_doctor_checks_the_rows_of_a_view(run: Run, joined: Store) -> None:
     run("refresh", "shop.v")
     assert run("doctor", "shop.v").exit_code == 0

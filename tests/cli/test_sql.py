@@ -46,6 +46,7 @@ def test_empty_and_one_row_results(run: Run, filled: Table) -> None:
     assert (one.stdout, one.stderr) == ("count(1)\n       3\n", "polars: 1 row\n")
 
 
+@pytest.mark.slow
 def test_a_long_result_is_cut_and_says_so(run: Run, orders: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tablestore.cli.sql, "_ROWS_ALIGNED", 7)
     orders.write(pa.table({"id": range(120), "status": ["OPEN"] * 120}))
@@ -76,6 +77,7 @@ def test_all_types_are_shown(run: Run, store: Store) -> None:
     assert {by_id[2][name] for name in ("x", "price", "raw", "tags", "place")} == {None}
 
 
+@pytest.mark.slow
 def test_the_first_error_ends_a_script(run: Run, filled: Table) -> None:
     missing = run("sql", "SELECT * FROM shop.none")
     assert missing.exit_code == 1
@@ -104,6 +106,7 @@ def test_without_spark_it_says_how_to_install_it(run: Run, filled: Table, monkey
         assert "pip install" in done.stderr
 
 
+@pytest.mark.slow
 def test_scripts_are_files_or_standard_input(run: Run, filled: Table, tmp_path: Path) -> None:
     script = tmp_path / "script.sql"
     script.write_text("USE shop; -- the database; of it\nSELECT id FROM orders\nWHERE status = 'PAID'", "utf-8")
@@ -114,6 +117,7 @@ def test_scripts_are_files_or_standard_input(run: Run, filled: Table, tmp_path: 
     assert run("sql", "--file", script, "SELECT 1").exit_code == 2
 
 
+@pytest.mark.slow
 def test_names_of_catalog_and_database_are_options(run: Run, filled: Table) -> None:
     assert run("sql", "--name", "house", "--database", "shop", "SELECT id FROM house.shop.orders").exit_code == 0
     assert run("sql", "-d", "shop", "SELECT id FROM orders LIMIT 1").exit_code == 0
@@ -142,6 +146,7 @@ def test_a_plain_select_loads_no_spark(filled: Table, store: Store) -> None:
     assert done.stdout.splitlines()[-1] == "set()"
 
 
+@pytest.mark.slow
 def test_names_and_views_on_the_command_line(run: Run, store: Store, filled: Table) -> None:
     store.create_view("shop.paid", "SELECT id FROM orders", columns='{"type":"struct","fields":[]}')
     assert run("views").stdout == "shop.paid\n"

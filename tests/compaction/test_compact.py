@@ -86,6 +86,7 @@ def test_the_same_rows_before_and_after(
         assert len(table.files()) <= 2
 
 
+@pytest.mark.slow
 def test_merges_more_rows_than_a_row_group_and_rolls_files(tmp_path: Path) -> None:
     table = make(tmp_path, **{"target-file-size": "16 kb"})
     for step in range(4):

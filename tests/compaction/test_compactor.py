@@ -164,6 +164,7 @@ def test_what_is_leased_is_passed_by(store: Store, catalog: Catalog) -> None:
     assert not due(other)
 
 
+@pytest.mark.slow
 def test_one_table_that_fails_does_not_hold_up_the_next(store: Store, catalog: Catalog) -> None:
     broken, table = worn(store, "shop.a_broken"), worn(store)
     merged = plan_compaction(broken.filestore.state())[0].files[0]
@@ -175,6 +176,7 @@ def test_one_table_that_fails_does_not_hold_up_the_next(store: Store, catalog: C
     assert catalog.acquire_lease("shop", "a_broken", LeaseRequest(owner="me", seconds=1)).owner == "me"
 
 
+@pytest.mark.slow
 def test_tables_that_are_dropped_or_made_again_meanwhile(store: Store, catalog: Catalog) -> None:
     worn(store)
     worker = compactor(catalog)

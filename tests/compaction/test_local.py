@@ -181,6 +181,7 @@ def test_an_upsert_in_between_survives_with_the_compaction(folder: Path) -> None
     assert_healthy(store)
 
 
+@pytest.mark.slow
 def test_deletes_and_several_writes_in_between(folder: Path) -> None:
     store = filled(folder)
     before = {row["id"]: row["v"] for row in read(store)}
@@ -316,6 +317,7 @@ def test_replaced_inputs_are_a_conflict_that_leaves_nothing(folder: Path, step: 
     assert files_there(fresh) == _ever(fresh)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("also", [False, True], ids=["alone", "beside an upsert"])
 def test_a_slot_whose_inputs_were_replaced_is_left_out(folder: Path, also: bool) -> None:
     """Another compactor compacted one partition: what was merged of the others is committed all the same."""

@@ -37,6 +37,7 @@ def test_maintenance_waits_until_an_expiry_frees_something(folder: Path) -> None
     assert (store.state().version, first_retained(store.state())) == (6, 5)
 
 
+@pytest.mark.slow
 def test_the_doctor_does_not_miss_the_change_data_of_expired_versions(folder: Path) -> None:
     """Log entries of expired versions stay for as long as a tag needs them; their change data do not."""
     store = create(folder / "t", define("id BIGINT, v INT", ["id"], changelog__producer="lookup", **KEEP))

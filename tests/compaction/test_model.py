@@ -101,6 +101,7 @@ def run(shape: Shape, *, examples: int, steps: int) -> None:
     run_state_machine_as_test(machine, settings=chosen)
 
 
+@pytest.mark.slow
 @pytest.mark.few(2)
 @pytest.mark.parametrize("shape", sampled(SHAPES.values(), 9, test=4), ids=list(SHAPES))
 def test_no_compaction_changes_a_row(shape: Shape) -> None:

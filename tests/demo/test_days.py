@@ -39,6 +39,7 @@ def test_arrivals_delete_what_never_left(january: pl.DataFrame) -> None:
     assert arrived.filter(pl.col("_kind") == "-D")["dep_time"].null_count() == 4
 
 
+@pytest.mark.slow
 def test_after_all_days_the_year_is_as_it_was(january: pl.DataFrame) -> None:
     days = first_days(31)
     kind = pl.lit("+I").alias("_kind")

@@ -68,11 +68,13 @@ def test_scripts_pass_shellcheck(script: str) -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.slow
 def test_compose_passes_its_schema() -> None:
     done = run(validator("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", "deploy/compose.yaml")
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.slow
 def test_the_schema_of_compose_refuses_what_is_wrong(tmp_path: Path) -> None:
     """The check can fail."""
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())

@@ -238,6 +238,7 @@ def test_a_late_row_changes_nothing(folder: Path) -> None:
     assert_exact(store, by_deltalake(store))
 
 
+@pytest.mark.slow
 def test_change_files_end_at_the_target_size_and_hold_no_slot_of_another(folder: Path) -> None:
     definition = define(
         "id BIGINT, p STRING, v STRING",

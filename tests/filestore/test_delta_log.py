@@ -103,6 +103,7 @@ def test_a_wrong_hint_only_costs_a_listing(folder: Path, text: str | bytes) -> N
     assert reopen(store).state() == store.state()
 
 
+@pytest.mark.slow
 def test_a_hint_of_a_checkpoint_that_expires_while_the_table_is_opened(folder: Path) -> None:
     life = {"snapshot_num__retained_min": 2, "snapshot_time__retained": "1 h"}
     store = table(folder, 9, checkpoint_interval=4, **life)
@@ -120,6 +121,7 @@ def test_a_hint_of_a_checkpoint_that_expires_while_the_table_is_opened(folder: P
     assert DeltaLog(storage, store.location).latest() == store.state()
 
 
+@pytest.mark.slow
 def test_a_base_that_expires_right_after_it_was_read_is_no_base(folder: Path) -> None:
     """A commit reads its base and the version after it side by side: the latter may be missing since it has expired."""
     store = table(folder, 3, checkpoint_interval=4, snapshot_num__retained_min=2, snapshot_time__retained="1 h")

@@ -91,6 +91,7 @@ def check_least(store: FileStore, changes: list[Row]) -> None:
     assert not open_
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize("shape", sampled(SHAPES.values(), 3, test=3), ids=list(SHAPES))
 @given(data=st.data())
@@ -109,6 +110,7 @@ def test_before_and_changes_are_after(shape: Shape, data: st.DataObject) -> None
         check(store, keyed=True)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.lists(st.integers(0, 3), max_size=5), st.booleans()), min_size=1, max_size=4))
 def test_without_a_key_rows_of_files_come_and_go(history: list[tuple[list[int], bool]]) -> None:
     with tiny_row_groups(), memory_folder() as folder:

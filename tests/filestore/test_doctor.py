@@ -131,6 +131,7 @@ def test_every_invariant_has_a_damage() -> None:
     assert {code for code, _ in DAMAGES.values()} | elsewhere == set(Invariant)
 
 
+@pytest.mark.slow
 def test_orphans_are_named_with_size_and_age(store: FileStore) -> None:
     for name in ("bucket-00000/x.parquet", "deletion_vector_x.bin", "_delta_log/.0.json.ab.tmp"):
         path = Path(store.location) / name
@@ -207,6 +208,7 @@ def write_blindly(store: FileStore, base: TableState, key: int) -> None:
     blind.commit()
 
 
+@pytest.mark.slow
 def test_an_outage_of_any_single_request_is_raised_and_not_reported(store: FileStore, depth: Depth) -> None:
     counted = FaultyStorage(LocalStorage())
     table = reopen(store, counted)

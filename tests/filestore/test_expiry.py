@@ -88,6 +88,7 @@ def files_in(store: FileStore) -> set[str]:
     return {info.path.removeprefix(prefix) for info in store.storage.walk(store.location)}
 
 
+@pytest.mark.slow
 def test_what_is_retained_reads_as_before_and_the_rest_is_gone(folder: Path) -> None:
     store = table(folder)
     before, stored = history(store), files_in(store)
@@ -141,6 +142,7 @@ def test_versions_that_were_the_newest_within_the_time_stay(folder: Path) -> Non
     assert expire(store).first == 5, "60 minutes ago that was the newest one"
 
 
+@pytest.mark.slow
 def test_tags_keep_their_versions(folder: Path) -> None:
     store = table(folder)
     before = history(store)
@@ -171,6 +173,7 @@ def test_a_version_that_is_not_there_cannot_be_tagged(folder: Path, version: int
         create_tag(table(folder), "x", version)
 
 
+@pytest.mark.slow
 def test_consumers_keep_theirs_and_all_later_ones(folder: Path) -> None:
     store = table(folder)
     before = history(store)
@@ -269,6 +272,7 @@ def test_a_reader_that_slept_finds_the_newest_version(folder: Path) -> None:
     assert sleeper.state() == store.state()
 
 
+@pytest.mark.slow
 def test_a_writer_whose_base_expired_changes_nothing(folder: Path) -> None:
     store = table(folder)
     prepared = prepare(reopen(store), [{"id": 1, "v": 1}])
@@ -280,6 +284,7 @@ def test_a_writer_whose_base_expired_changes_nothing(folder: Path) -> None:
     assert reopen(store).state() == store.state()
 
 
+@pytest.mark.slow
 def test_a_writer_that_slept_in_the_middle_does_not_write_where_nobody_reads(folder: Path) -> None:
     """The writer looks for newer versions and sleeps; versions are added and expire meanwhile: its number is free."""
     store = table(folder)
@@ -488,6 +493,7 @@ def test_a_reader_with_a_consumer_gets_all_rows_or_comes_too_late(
         assert_healthy(reopen(store))
 
 
+@pytest.mark.slow
 @given(ORDER)
 def test_a_reader_of_a_tag_that_is_deleted_and_expires(
     template: tuple[FileStore, dict[int, Rows]], order: list[int]
@@ -510,6 +516,7 @@ def test_a_reader_of_a_tag_that_is_deleted_and_expires(
         assert_healthy(reopen(store))
 
 
+@pytest.mark.slow
 @given(ORDER, st.integers(9, 12))
 def test_a_tag_that_is_made_while_versions_expire_names_one_that_can_be_read(
     template: tuple[FileStore, dict[int, Rows]], order: list[int], version: int

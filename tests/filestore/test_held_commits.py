@@ -216,6 +216,7 @@ def commit(store: FileStore, commit_id: str = "mine") -> object:
 BEFORE, AFTER = in_order(rows("a", 1, 2, 3)), in_order(rows("a", 1, 3) + rows("b", 2, 4))
 
 
+@pytest.mark.slow
 @pytest.mark.few(2)
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("error", [Killed, Unavailable])
@@ -315,6 +316,7 @@ def test_a_database_that_makes_no_claim_is_asked_a_few_times(table: Table, made:
 # ---------------------------------------------------------------------------------------------------- model and chance
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(2))
 def test_any_history_of_writers_that_die_anywhere(seed: int, depth: Depth) -> None:
@@ -349,6 +351,7 @@ def history(folder: Path, dice: random.Random) -> None:
     assert_healthy(store)
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(2))
 def test_any_order_of_the_calls_of_writers_and_readers(seed: int, depth: Depth) -> None:

@@ -107,6 +107,7 @@ def _hold(parent: str, ready: multiprocessing.connection.Connection) -> None:
     ready.recv()
 
 
+@pytest.mark.slow
 def test_the_claim_of_a_killed_process_ends_with_it(share: Share, tmp_path: Path) -> None:
     here, there = PROCESSES.Pipe()
     process = PROCESSES.Process(target=_hold, args=(str(tmp_path), there))

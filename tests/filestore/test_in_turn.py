@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -115,6 +116,7 @@ def histories(draw: st.DrawFn) -> tuple[MergeSpec, pa.Schema, Commits, set[int]]
     return definition.merging, definition.schema.to_arrow(), commits, cuts
 
 
+@pytest.mark.slow
 @settings(max_examples=settings.default.max_examples * 4)
 @given(histories())
 def test_it_makes_no_difference_when_commits_are_folded(

@@ -163,6 +163,7 @@ def groups_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return groups
 
 
+@pytest.mark.slow
 def test_a_filter_spares_row_groups(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, file = with_filters(folder)
     read_groups = groups_read(monkeypatch)

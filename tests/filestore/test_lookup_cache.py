@@ -156,6 +156,7 @@ def test_what_is_not_used_is_dropped(store: FileStore, clock: Clock) -> None:
     assert cache.disk_bytes == 0
 
 
+@pytest.mark.slow
 def test_it_stays_within_its_room(store: FileStore) -> None:
     full = cache_of(store)
     warm(store, full)
@@ -251,6 +252,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+@pytest.mark.slow
 def test_threads_share_it(store: FileStore) -> None:
     cache, expected, wrong = cache_of(store), read(store), []
     begin = threading.Barrier(4)

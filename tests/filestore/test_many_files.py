@@ -164,6 +164,7 @@ def decodings(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     return seen
 
 
+@pytest.mark.slow
 def test_small_files_are_decoded_together_and_in_bounded_numbers(many: FileStore, decodings: list[int]) -> None:
     state = many.state()
     assert scan_table(many.table_files(state), plan_scan(state)).num_rows == 205
@@ -176,6 +177,7 @@ def test_small_files_are_decoded_together_and_in_bounded_numbers(many: FileStore
         assert [rows.num_rows for rows in scan(many.table_files(state), plan_scan(state))] == [50, 50, 50, 55]
 
 
+@pytest.mark.slow
 def test_a_second_scan_opens_no_footer_and_no_vector(many: FileStore) -> None:
     storage = many.storage
     assert isinstance(storage, Counted)
@@ -187,6 +189,7 @@ def test_a_second_scan_opens_no_footer_and_no_vector(many: FileStore) -> None:
         assert where == "id = 77" or not storage.opened
 
 
+@pytest.mark.slow
 def test_a_scan_for_one_key_opens_only_files_that_may_hold_it(many: FileStore, decodings: list[int]) -> None:
     storage = many.storage
     assert isinstance(storage, Counted)
@@ -198,6 +201,7 @@ def test_a_scan_for_one_key_opens_only_files_that_may_hold_it(many: FileStore, d
     assert set(decodings) == {1}
 
 
+@pytest.mark.slow
 def test_what_is_held_is_bounded_by_the_cache(many: FileStore) -> None:
     change = "SET lookup.cache-max-memory-size = 1 b"
     alter(many, parse_changes([change]), lambda *_: pytest.fail("metadata only"), lambda _: None)
@@ -208,6 +212,7 @@ def test_what_is_held_is_bounded_by_the_cache(many: FileStore) -> None:
     assert table.cache.memory_bytes == 0
 
 
+@pytest.mark.slow
 def test_the_damaged_one_of_files_that_are_read_together_is_named(many: FileStore) -> None:
     state = many.state()
     scan_table(many.table_files(state), plan_scan(state))
@@ -219,6 +224,7 @@ def test_the_damaged_one_of_files_that_are_read_together_is_named(many: FileStor
     assert caught.value.code == "data-file"
 
 
+@pytest.mark.slow
 def test_a_file_that_is_gone_after_a_scan_is_not_found(many: FileStore) -> None:
     state = many.state()
     scan_table(many.table_files(state), plan_scan(state))

@@ -205,6 +205,7 @@ def build(folder: Path, table: dict[str, Any]) -> FileStore:
     return store
 
 
+@pytest.mark.slow
 @settings(max_examples=DEPTH.times(8, deep=50))
 @given(table=filled(), conditions=st.lists(sql_conditions() | expressions(), min_size=1, max_size=6))
 def test_a_filtered_scan_gives_what_polars_gives_on_all_rows(

@@ -33,6 +33,7 @@ def searched(table: TableFiles, files: list[DataFile], condition: pl.Expr, most:
     return in_order(row for piece in pieces for row in piece.to_dicts())
 
 
+@pytest.mark.slow
 @given(st.lists(ROWS, min_size=1, max_size=3), st.sets(st.integers(0, 6)), st.booleans(), st.integers(1, 9))
 def test_a_search_is_a_filtered_scan(
     batches: list[list[dict[str, Any]]], wanted: set[int], by_partition: bool, group: int

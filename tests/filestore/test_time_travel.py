@@ -73,6 +73,7 @@ def store(folder: Path) -> FileStore:
     return made
 
 
+@pytest.mark.slow
 def test_every_version_reads_as_it_was(store: FileStore) -> None:
     assert store.delta_log.checkpoints() == [4, 8]
     rows: dict[int, int] = {}

@@ -156,6 +156,7 @@ def test_what_repairs_write_does_not_grow_with_the_dead(table: Table) -> None:
     assert_right(table)
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 def test_one_key_of_many_dead_writers_is_repaired_once(table: Table) -> None:
     put(table, 1)
@@ -234,6 +235,7 @@ def between(table: Table, work: Any) -> Table:
     return on(table, FaultyStorage(LocalStorage(), hook))
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 def test_the_one_that_commits_last_speaks_last(table: Table) -> None:
     put(table, 1, 2, 3, 4)
@@ -242,6 +244,7 @@ def test_the_one_that_commits_last_speaks_last(table: Table) -> None:
     assert_right(table)
 
 
+@pytest.mark.slow
 def test_strays_that_others_wrote_over_meanwhile(table: Table) -> None:
     """The late writer has repaired the stray's key by the table's row, and then another writer changes that row."""
     put(table, 1, 2)
@@ -265,6 +268,7 @@ def test_a_living_writers_records_are_left_to_it(table: Table) -> None:
     assert {row["id"]: row["name"] for row in rows(table)} == {1: "living", 2: "living", 3: "living", 5: "other"}
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize("first", ["write", "overwrite"])
 def test_overwrites_and_writes_at_once(table: Table, first: str) -> None:

@@ -63,6 +63,7 @@ def test_changes_come_before_their_commit_and_once(table: Table, scan: str) -> N
     assert following.progress.version == table.filestore.state().version
 
 
+@pytest.mark.slow
 def test_records_of_a_dead_writer_are_corrected(table: Table) -> None:
     put(table, 1, 2)
     following = table.follow(version=0, stop=NEVER)

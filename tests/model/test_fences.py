@@ -59,6 +59,7 @@ def worlds(kind: Kind, options: dict[str, str], calls: Iterator[int] | range) ->
             yield made, writer, call
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize(("kind", "options"), KINDS)
 def test_a_writer_that_is_given_up_goes_on(kind: Kind, options: dict[str, str], depth: Depth) -> None:
@@ -72,6 +73,7 @@ def test_a_writer_that_is_given_up_goes_on(kind: Kind, options: dict[str, str], 
     assert committed and refused
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize(("kind", "options"), KINDS)
 def test_the_next_writer_comes_while_it_stands_still(kind: Kind, options: dict[str, str], depth: Depth) -> None:
@@ -84,6 +86,7 @@ def test_the_next_writer_comes_while_it_stands_still(kind: Kind, options: dict[s
         made.check([("writer", writer.finish())])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recovers", [False, True])
 def test_a_writer_that_is_given_up_commits_no_files_that_went_as_orphans(recovers: bool, depth: Depth) -> None:
     """It stands still longer than orphans are kept, perhaps before its first transaction, which nobody has to abort.
@@ -100,6 +103,7 @@ def test_a_writer_that_is_given_up_commits_no_files_that_went_as_orphans(recover
         made.check([("writer", writer.finish())])
 
 
+@pytest.mark.slow
 def test_a_numbered_write_that_is_given_up_twice_commits_no_files_that_went_as_orphans(depth: Depth) -> None:
     """It begins again after its fence, under the same number, and stands still once more, with newer files."""
     twice = 0
@@ -137,6 +141,7 @@ def lost(made: World) -> str:
     return aborted
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize("dies", [True, False], ids=["the second dies behind its abort", "both go on"])
 def test_a_lost_transaction_is_published_once_whoever_is_given_up(dies: bool, depth: Depth) -> None:
@@ -177,6 +182,7 @@ def test_a_recoverer_dies_at_any_of_its_calls(depth: Depth) -> None:
             made.check([("writer", writer.finish())])
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize("options", [{}, EVENTUAL], ids=["transactional", "eventual"])
 def test_any_order_of_writers_and_recoverers(options: dict[str, str], depth: Depth) -> None:

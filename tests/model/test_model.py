@@ -105,6 +105,7 @@ def run(
     run_state_machine_as_test(machine, settings=chosen)
 
 
+@pytest.mark.slow
 @pytest.mark.few(3)
 @pytest.mark.parametrize("shape", sampled(SHAPES.values(), 3), ids=list(SHAPES))
 def test_any_sequence_of_steps_gives_what_the_dict_has(shape: Shape) -> None:

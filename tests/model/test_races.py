@@ -69,6 +69,7 @@ SHORT = "bigint-sequence-lookup"
 LONG = [pytest.param(shape, marks=pytest.mark.slow) for shape in ("bigint", "bigint-sequence", "bigint-lookup")]
 
 
+@pytest.mark.slow
 @pytest.mark.few(3)
 @pytest.mark.parametrize("shape", [SHORT, *LONG])
 @pytest.mark.parametrize("mine", sampled(OPERATIONS, 11, test=4))

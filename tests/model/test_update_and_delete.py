@@ -137,6 +137,7 @@ modes = pytest.mark.parametrize("later", [False, True], ids=["merge-on-write", "
 sequences = pytest.mark.parametrize("sequence", SEQUENCES)
 
 
+@pytest.mark.slow
 @pytest.mark.few(2)
 @modes
 @pytest.mark.parametrize("sequence", sampled(SEQUENCES, 4))

@@ -79,6 +79,7 @@ def test_a_column_that_comes_meanwhile_stops_neither_expiry_nor_tags(
     assert examine(store).healthy
 
 
+@pytest.mark.slow
 def test_change_data_of_the_oldest_version_that_is_left_is_no_orphan_and_expires(folder: Path) -> None:
     """A checkpoint does not name change data, so those of a retained version were removed as orphans."""
     store = worn(folder, changelog__producer="lookup", checkpoint_interval=1)

@@ -25,6 +25,7 @@ from tests.simulation.shapes import SHAPES
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 @pytest.mark.few(4)
 @pytest.mark.parametrize("shape", sampled(SHAPES, 4))
 def test_any_life_of_a_table_is_what_the_dict_says(shape: str) -> None:

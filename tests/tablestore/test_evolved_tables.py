@@ -392,6 +392,7 @@ def test_warm_look_ups_see_columns_that_changed_their_names(store: Store) -> Non
     assert_healthy(table.filestore)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_partitions_and_buckets_are_pruned_as_before(store: Store, mode: str) -> None:
     table = store.create_table(

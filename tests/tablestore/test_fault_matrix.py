@@ -402,6 +402,7 @@ def chosen() -> list[Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.few(8)
 @pytest.mark.parametrize(("name", "log", "fault"), chosen())
 @pytest.mark.timeout(1800)

@@ -201,6 +201,7 @@ def test_a_follower_that_did_not_finish_begins_again(table: Table) -> None:
     assert [r["id"] for r in changes(table, consumer="job")] == [2, 3]
 
 
+@pytest.mark.slow
 def test_what_a_follower_has_still_to_read_does_not_expire(table: Table) -> None:
     put(table, 1, 2)
     held, late = table.follow(version=0, consumer="job"), table.follow(version=0)
@@ -237,6 +238,7 @@ def test_two_followers_with_one_id(table: Table) -> None:
 # ---------------------------------------------------------------------------------------------------------- maintenance
 
 
+@pytest.mark.slow
 def test_maintenance_does_what_is_due(table: Table) -> None:
     grow(table, 8)
     table.compact(full=True)
@@ -285,6 +287,7 @@ def test_orphans_are_listed_first_and_removed_if_they_are_old(table: Table) -> N
     assert_whole(table, leftovers=False)
 
 
+@pytest.mark.slow
 def test_what_lives_in_an_old_version_is_no_orphan(table: Table) -> None:
     grow(table, 8)
     table.create_tag("keep", 4)

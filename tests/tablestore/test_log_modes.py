@@ -137,6 +137,7 @@ def live(table: Table, history: Iterable[tuple[list[tuple[Any, ...]], str]]) -> 
             table.write(rows, overwrite=how == "overwrite")
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize("engine", sampled(ENGINES, 3, test=2))
 @settings(max_examples=6)

@@ -89,6 +89,7 @@ class TestPendingRuns:
             [{"id": 1, "n": 10, "t": "c"}, {"id": 2, "n": 2, "t": "b"}, {"id": 3, "n": 3, "t": "d"}]
         )
 
+    @pytest.mark.slow
     def test_of_more_runs_than_a_fold_takes_the_oldest_are_folded_first(self, store: Store) -> None:
         table = make(store, **LATER, **NO_LOG)
         for n in range(66):
@@ -344,6 +345,7 @@ LATE: dict[str, tuple[dict[str, str], list[tuple[Any, ...]], list[tuple[Any, ...
 }
 
 
+@pytest.mark.slow
 @pytest.mark.few(2)
 @pytest.mark.parametrize("case", LATE)
 def test_it_makes_no_difference_when_runs_are_folded(store: Store, case: str) -> None:

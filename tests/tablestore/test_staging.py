@@ -47,6 +47,7 @@ def rows_of(dice: random.Random, count: int, nulls: bool) -> Iterator[dict[str, 
         yield {"id": dice.randrange(60), "name": dice.choice("aäb"), "day": day, "n": i, "tags": [i, None]}
 
 
+@pytest.mark.slow
 @pytest.mark.few(2)
 @pytest.mark.parametrize("open_runs", sampled([2, 64], 2, test=2), ids=["in-passes", "at-once"])
 @pytest.mark.parametrize("shape", SHAPES)
@@ -127,6 +128,7 @@ def in_runs(table: Table) -> set[str]:
     return {path.name for path in Path(table.location, "_runs").glob("*")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [5, 40], ids=["of-one-row-group", "of-many-row-groups"])
 def test_only_so_many_runs_are_open_at_once(store: Store, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """1,100 tasks once were 1,100 open files, and memory for a row group of each."""
@@ -168,6 +170,7 @@ def test_a_pass_that_fails_leaves_nothing(store: Store, number: int, monkeypatch
     assert in_runs(table) == before
 
 
+@pytest.mark.slow
 def test_a_reader_that_gives_up_leaves_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filestore.sorting.runs, "_OPEN_RUNS", 4)
     table = store.create_table("shop.t", "id BIGINT, v INT", primary_key=["id"])

@@ -86,6 +86,7 @@ def test_passwords_are_not_shown(store: Store) -> None:
     assert store.table("shop.t").definition.options.as_dict() == options  # whoever opens the log needs them
 
 
+@pytest.mark.slow
 def test_time_travel_by_version_and_by_time(orders: Table) -> None:
     times: list[datetime] = []
     for i in range(1, 13):  # over a checkpoint

@@ -282,6 +282,7 @@ def after(held: dict[int, Change], change: Change) -> None:
         held[key] = change
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(steps=st.lists(STEP, min_size=1, max_size=8))
 def test_the_highest_sequence_wins_whatever_comes_in_which_order(steps: list[Any]) -> None:

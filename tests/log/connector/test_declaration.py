@@ -37,6 +37,7 @@ def test_a_declaration_says_what_it_is() -> None:
     assert declared(PLAIN, KAFKA, value_format=None, format="csv").value_format.schema.names == ["id", "v"]
 
 
+@pytest.mark.slow
 def test_who_only_lists_tables_loads_neither_polars_nor_the_formats() -> None:
     """`tablestore tables` reads definitions of topics, too, and took its time to load what it never opens."""
     table = declared(PLAIN, KAFKA, value_format="avro")

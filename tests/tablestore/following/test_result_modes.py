@@ -149,6 +149,7 @@ def check(table: Table) -> None:
             assert replay(changes(table, "full", version=version), KEY) == newest
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize("shape", sampled(SHAPES.values(), 4, test=4), ids=list(SHAPES))
 @FEW

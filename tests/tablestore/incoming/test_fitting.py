@@ -40,6 +40,7 @@ def test_any_layout_of_values_becomes_the_tables_with_the_same_values(
     assert repr(found) == repr(pa.array(rows, kind).to_pylist())
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(columns(), st.sampled_from(KEY_TYPES), st.data())
 def test_a_table_stores_and_finds_rows_of_any_layout(

@@ -116,6 +116,7 @@ def check(history: History, table: Table) -> None:
     assert in_order(found) == in_order(joined_at(given.to_pylist(), table, "ts", pairs, columns, kind))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", [-1, 1 << 30], ids=["by key", "in memory"])
 @pytest.mark.parametrize("name", SHAPES)
 def test_look_ups_are_joins(name: str, memory: int, monkeypatch: pytest.MonkeyPatch, depth: Depth) -> None:

@@ -48,6 +48,7 @@ UPSERTS = st.lists(st.tuples(KINDS, st.integers(0, 9), st.none() | st.integers(0
 STEPS = st.lists(st.tuples(UPSERTS, st.sampled_from(["go on", "go on", "begin again", "once more"])), max_size=8)
 
 
+@pytest.mark.slow
 @given(steps=STEPS)
 def test_any_history_gives_what_changed(steps: Sequence[tuple[list[Upsert], str]]) -> None:
     with memory_folder() as folder:
@@ -286,6 +287,7 @@ def test_the_state_stays_as_large_as_its_keys(folder: Path) -> None:
     assert_healthy(normalizer.spec.opened(seeded()))
 
 
+@pytest.mark.slow
 def test_changes_that_were_let_go_say_so(folder: Path) -> None:
     normalizer = Normalizer(spec(folder))
     first = normalizer.apply(rows_of([("+U", 1, 0)]), {"0": 0})
@@ -296,6 +298,7 @@ def test_changes_that_were_let_go_say_so(folder: Path) -> None:
     assert caught.value.code == "snapshot-expired"
 
 
+@pytest.mark.slow
 def test_what_dead_processes_left_goes_after_a_day(folder: Path) -> None:
     normalizer = Normalizer(spec(folder))
     normalizer.apply(rows_of([("+U", 1, 0)]), {"0": 0})
@@ -311,6 +314,7 @@ def test_what_dead_processes_left_goes_after_a_day(folder: Path) -> None:
     assert young.exists()
 
 
+@pytest.mark.slow
 def test_a_compaction_beside_changes_nothing(folder: Path) -> None:
     options = {"compaction.in-writer": "true"}
     with Normalizer(spec(folder, **options)) as normalizer:

@@ -59,6 +59,7 @@ def fresh(table: Table, tail: list[list[Row]], where: str | None = None, columns
     return in_order(scan.to_arrow().to_pylist())
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize("options", SHAPES.values(), ids=list(SHAPES))
 @given(stored=st.lists(ROW, max_size=8), tail=st.lists(st.lists(ROW, max_size=5), max_size=3))

@@ -78,6 +78,7 @@ def named(view: MaintainedJoin) -> dict[int, str | None]:
     return {row["k"]: row["y"] for row in rows(view.table)}
 
 
+@pytest.mark.slow
 def test_the_table_of_kip_213(sides: Sides) -> None:
     inner, left = sides.view("inner"), sides.view("left")
     inner.refresh(), left.refresh()

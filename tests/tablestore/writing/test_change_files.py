@@ -127,6 +127,7 @@ def test_overwrites_drops_and_rollbacks_change_the_rows_that_differ(store: Store
     assert_whole(table, leftovers=False)
 
 
+@pytest.mark.slow
 @pytest.mark.few(2)
 @pytest.mark.parametrize("options", sampled(KINDS, 3, test=2), ids=repr)
 def test_an_overwrite_that_lost_the_race_records_what_it_replaces_then(store: Store, options: dict[str, str]) -> None:
@@ -164,6 +165,7 @@ def faster_at_the_commit(table: Table, write: Callable[[], object]) -> FaultySto
     return FaultyStorage(LocalStorage(), hook)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["_change_data/", "_delta_log/"])
 def test_an_overwrite_that_fails_leaves_nothing(store: Store, path: str) -> None:
     table = parted(store, {})

@@ -93,6 +93,7 @@ def test_a_drop_takes_all_partitions_with_these_values(sales: Table, specs: list
     assert rows(sales, before) != rows(sales)
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @both_logs
 def test_readers_go_on_over_a_drop(sales: Table) -> None:
@@ -180,6 +181,7 @@ def test_a_dynamic_overwrite_replaces_the_partitions_that_the_rows_have(sales: T
     assert all(kind == "-D" for kind, *_ in found[:2]), "old rows leave before new ones come"
 
 
+@pytest.mark.slow
 def test_a_static_overwrite_replaces_the_partitions_that_it_names(sales: Table) -> None:
     sales.write(some(DAYS[0], 7), overwrite={"day": DAYS[0]})  # no row for the region us, which is emptied
     assert held(sales) == (everything() - {(DAYS[0], n) for n in (1, 2, 3)}) | {(DAYS[0], 7)}
@@ -187,6 +189,7 @@ def test_a_static_overwrite_replaces_the_partitions_that_it_names(sales: Table) 
     assert held(sales) == {(DAYS[0], 7), (DAYS[1], 7), (DAYS[1], 3)}
 
 
+@pytest.mark.slow
 def test_overwrites_without_rows(sales: Table) -> None:
     sales.write(some(DAYS[0]), overwrite={"day": DAYS[0]})
     assert held(sales) == {key for key in everything() if key[0] != DAYS[0]}
@@ -304,6 +307,7 @@ def test_two_overwrites_of_different_partitions_both_hold(sales: Table) -> None:
     assert held(sales) == (everything() - gone) | {(DAYS[0], 7), (DAYS[1], 8)}
 
 
+@pytest.mark.slow
 def test_a_compaction_gives_up_partitions_that_were_dropped_meanwhile(sales: Table) -> None:
     for number in range(10, 20):
         sales.write(some(DAYS[0], number))

@@ -284,6 +284,7 @@ def tagged() -> Iterator[tuple[FileStore, Rows]]:
         yield store, expected
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 2), max_size=150))
 def test_a_rollback_to_a_tag_that_is_deleted_and_expires(tagged: tuple[FileStore, Rows], order: list[int]) -> None:
     with memory_folder() as folder:

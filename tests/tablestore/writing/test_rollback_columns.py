@@ -216,6 +216,7 @@ def test_a_change_of_columns_that_comes_meanwhile_begins_the_rollback_again(stor
     assert [(row["id"], row["c"]) for row in rows(fresh)] == [(1, 1), (2, 2)]
 
 
+@pytest.mark.slow
 def test_what_lives_by_its_tag_alone_comes_back_when_its_entries_are_gone(store: Store) -> None:
     """Nothing says any more which columns the table had when those files were written."""
     kept = {"snapshot.num-retained.min": "4", "snapshot.time-retained": "0 s", "checkpoint.interval": "2"}

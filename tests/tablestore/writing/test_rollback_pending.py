@@ -101,6 +101,7 @@ def test_the_log_contains_what_becomes_of_pending_rows_and_no_more(store: Store)
     assert {(row["_kind"], row["id"], row["n"]) for row in reported} == {("+U", 1, 5), ("-D", 6, 9), ("+I", 4, 1)}
 
 
+@pytest.mark.slow
 def test_many_runs_are_folded_a_few_at_a_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fold, "_RUNS_AT_ONCE", 2)
     table = make(store, bucket="1")
@@ -161,6 +162,7 @@ def test_runs_are_merged_with_their_versions_option_for_deletes(
     assert rows(table) == rows(table, version)
 
 
+@pytest.mark.slow
 def test_runs_live_by_a_tag_or_are_gone(store: Store) -> None:
     kept = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1", "snapshot.time-retained": "0 s"}
     table = make(store, **kept, **{"checkpoint.interval": "2"})
@@ -199,6 +201,7 @@ def outrun(table: Table, *acts: Callable[[Table], object]) -> Table:
     return again(table, storage=FaultyStorage(LocalStorage(), others_first))
 
 
+@pytest.mark.slow
 def test_runs_and_rows_that_come_meanwhile_go_with_the_rest(store: Store) -> None:
     table = make(store)
     then = written_then(table)
@@ -209,6 +212,7 @@ def test_runs_and_rows_that_come_meanwhile_go_with_the_rest(store: Store) -> Non
     assert assert_whole(store.table("shop.t"), leftovers=False) == expected
 
 
+@pytest.mark.slow
 def test_one_that_never_gets_through_leaves_no_file(store: Store) -> None:
     table = make(store, **{"commit.max-retries": "2"})
     then = written_then(table)
@@ -233,6 +237,7 @@ def test_one_that_begins_again_after_a_change_of_columns_leaves_no_file(store: S
     assert orphans(fresh) == []
 
 
+@pytest.mark.slow
 def test_files_stay_when_nobody_knows_whether_it_was_committed(store: Store) -> None:
     table = make(store)
     then = written_then(table)

@@ -95,6 +95,7 @@ def agrees(ordering: str, functions: Sequence[str], listed: list[Row], cuts: lis
             assert repr(rows(parts)) == wanted, mode
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize("ordering", ["sequence", "group"])
 @settings(max_examples=(settings.default.max_examples + 1) // 2)
@@ -103,12 +104,14 @@ def test_rows_in_any_order(ordering: str, listed: list[Row], cuts: list[int], st
     agrees(ordering, NEED_NONE, listed, cuts, steps)
 
 
+@pytest.mark.slow
 @settings(max_examples=(settings.default.max_examples + 1) // 2)
 @given(changes(TAKEN_BACK, taking=True), CUTS, STEPS)
 def test_rows_in_any_order_that_take_values_back(listed: list[Row], cuts: list[int], steps: list[str]) -> None:
     agrees("sequence", TAKEN_BACK, listed, cuts, steps)
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize("ordering", ["sequence", "group"])
 @settings(max_examples=(settings.default.max_examples + 1) // 2)

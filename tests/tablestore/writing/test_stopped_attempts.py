@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -103,6 +104,7 @@ def test_a_stopped_write_counts_as_the_last(
         assert_led_to(table)
 
 
+@pytest.mark.slow
 def test_a_delete_of_a_row_that_was_written_meanwhile(store: Store) -> None:
     """The first attempt finds no row and logs no image of it; the log must delete the other writer's row."""
     for number, log in enumerate(LOGS.values()):
