@@ -36,6 +36,7 @@ def test_a_truncated_file_is_found_and_named(start: Start, orders: Table) -> Non
     assert program.err.lines == []
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_the_same_as_json(start: Start, orders: Table) -> None:
     path = damaged(orders)
@@ -46,6 +47,7 @@ def test_the_same_as_json(start: Start, orders: Table) -> None:
     assert {f["path"] for f in report["findings"] if f["severity"] == "problem"} == {path}
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_leftovers_are_listed_and_are_no_problem(start: Start, orders: Table) -> None:
     orders.write(pa.table({"id": [1], "status": ["OPEN"]}))

@@ -45,6 +45,7 @@ def rows(session: Session, statement: str) -> tuple[list[tuple[str, str]], list[
     return types, found if "ORDER BY" in statement else sorted(found)
 
 
+@pytest.mark.deep
 def test_polars_returns_what_spark_returns(sessions: dict[str, Session], depth: Depth) -> None:
     for statement in depth.sample(FOR_POLARS, 8):
         assert rows(sessions["polars"], statement) == rows(sessions["spark"], statement), statement

@@ -301,6 +301,7 @@ def write_and_wait(location: str, folder: str, reported: Connection) -> None:
             reported.send(Path("/proc/self/maps").read_text() if Path("/proc/self/maps").exists() else folder)
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_a_killed_writer_leaves_no_file(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "anothers").write_text("stays")

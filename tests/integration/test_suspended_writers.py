@@ -125,6 +125,7 @@ def test_the_next_writers_come_while_it_stands_still(
         check(table, outcome, mode)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("point", sampled(["once they are prepared", "behind its entry", "behind its lease"], 3, 3))
 def test_a_writer_that_was_killed_is_recovered(
     store: tablestore.Store, connecting: dict[str, Any], moto: S3Endpoint, point: str
@@ -136,6 +137,7 @@ def test_a_writer_that_was_killed_is_recovered(
     assert rows(table)[0]["v"] == ("writer" if point == "behind its entry" else "first")
 
 
+@pytest.mark.deep
 def test_a_compactor_recovers_in_its_second_look(
     store: tablestore.Store, connecting: dict[str, Any], moto: S3Endpoint
 ) -> None:

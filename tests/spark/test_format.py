@@ -94,6 +94,7 @@ def test_a_stream_of_changes_has_kinds(lake: SparkStore, orders: Table, folder: 
     ]
 
 
+@pytest.mark.deep
 def test_the_token_of_a_file_reaches_a_service_that_asks_for_it(lake: SparkStore, tmp_path: Path) -> None:
     import tablestore
     from catalog_service.server import serving

@@ -50,6 +50,7 @@ def test_a_log_made_with_retention_has_it_and_it_can_be_changed(kafka_broker: Ka
         log.drop()
 
 
+@pytest.mark.deep
 def test_altering_the_retention_changes_the_topic_or_nothing(kafka_broker: KafkaBroker) -> None:
     with warehouse() as store:
         options = {"log.system": "kafka", "log.kafka.bootstrap.servers": kafka_broker.bootstrap}

@@ -130,6 +130,7 @@ def test_a_restarted_stream_goes_on_with_the_new_columns(
     }
 
 
+@pytest.mark.deep
 def test_a_planned_stream_keeps_its_columns(lake: SparkStore, store: Store, folder: Path) -> None:
     table = store.create_table("shop.t", "id BIGINT, a INT, b STRING", primary_key=["id"])
     put(table, {"id": 1, "a": 1, "b": "x"})
@@ -147,6 +148,7 @@ def test_a_planned_stream_keeps_its_columns(lake: SparkStore, store: Store, fold
     assert comparable(rows_of) == [{"id": 1, "a": None, "b": "x"}, {"id": 2, "a": None, "b": "after"}]
 
 
+@pytest.mark.deep
 def test_a_kept_writer_knows_new_columns(lake: SparkStore, store: Store) -> None:
     table = store.create_table("shop.t", "id BIGINT, a INT", primary_key=["id"])
     lake.write("shop.t", lake.spark.sql("SELECT 1L AS id, 1 AS a"))

@@ -214,6 +214,7 @@ def test_all_tasks_and_attempts_of_a_micro_batch_read_one_version(
     assert query.names() == [[f"a{n}" for n in range(0, 20, 2)]]
 
 
+@pytest.mark.deep
 def test_two_joins_of_one_query_with_one_table(lake: SparkStore, store: Store, dim: Table, folder: Path) -> None:
     query = Query(lake, store, folder, columns=["name"])
     query.joined = lake.lookup_join(query.joined, "shop.dim", columns=["name"], prefix="other_")
@@ -221,6 +222,7 @@ def test_two_joins_of_one_query_with_one_table(lake: SparkStore, store: Store, d
     assert query.batches == [[{"n": 0, "id": 2, "name": "a2", "other_name": "a2"}]]
 
 
+@pytest.mark.deep
 def test_a_stream_with_a_watermark_is_aggregated_behind_the_join(
     lake: SparkStore, store: Store, dim: Table, folder: Path
 ) -> None:

@@ -280,6 +280,7 @@ def test_columns_with_odd_names(lake: SparkStore, store: Store) -> None:
     assert {row["größe"] for row in agreed(lake, table, leftovers=False)} == {2}
 
 
+@pytest.mark.deep
 def test_with_a_kafka_log(lake: SparkStore, store: Store, kafka_broker: KafkaBroker) -> None:
     from tests.integration.foreign import ForeignConsumer
 
@@ -434,6 +435,7 @@ def test_a_frame_that_was_read_before_a_write_is_the_same_table(
     assert changed.count() == 10
 
 
+@pytest.mark.deep
 def test_a_table_is_written_from_itself(lake: SparkStore, orders: Table) -> None:
     lake.write("shop.orders", lake.spark.range(100).selectExpr("id", "'a' name", "1D amount"))
     lake.write("shop.orders", lake.read("shop.orders").withColumn("amount", F.col("amount") + F.col("id")))

@@ -206,6 +206,7 @@ def pending(lake: SparkStore, store: Store) -> Path:
     return Path(table.location, run.path)
 
 
+@pytest.mark.deep
 def test_an_overlay_whose_file_is_missing_is_an_error_of_ours(lake: SparkStore, store: Store) -> None:
     """It was an error of Spark that looked like a crash."""
     run = pending(lake, store)
@@ -235,6 +236,7 @@ def test_an_error_while_a_read_is_planned_is_found_in_sparks(source: Callable[..
     assert "nothing" in found.message
 
 
+@pytest.mark.deep
 def test_an_error_in_a_task_of_a_read_is_found_in_sparks(source: Callable[..., Any], store: Store) -> None:
     frame = source().load("shop.s")
     for file in store.table("shop.s").files():

@@ -57,6 +57,7 @@ def test_versions_that_there_are_not(sql: Sql) -> None:
             sql(f"SELECT * FROM lake.shop.orders CHANGES FROM VERSION {bounds}")
 
 
+@pytest.mark.deep
 @pytest.mark.few(1)
 @pytest.mark.usefixtures("orders")
 def test_the_changes_since_a_time(session: SparkSession, sql: Sql) -> None:

@@ -82,6 +82,7 @@ def test_a_null_key_is_refused(sql: Sql) -> None:
     assert sql("SELECT count(*) FROM lake.shop.orders") == [(2,)]
 
 
+@pytest.mark.deep
 def test_a_lower_sequence_is_refused_and_not_dropped(sql: Sql) -> None:
     sql("CREATE TABLE lake.shop.orders (id BIGINT, name STRING, n INT, PRIMARY KEY (id)) WITH ('sequence.field' = 'n')")
     sql("INSERT INTO lake.shop.orders VALUES (1, 'a', 10)")
@@ -90,6 +91,7 @@ def test_a_lower_sequence_is_refused_and_not_dropped(sql: Sql) -> None:
     assert sql("SELECT * FROM lake.shop.orders") == [(1, "a", 10)]
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("orders")
 def test_a_source_that_is_the_table_itself(sql: Sql) -> None:
     sql(

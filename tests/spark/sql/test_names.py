@@ -144,6 +144,7 @@ def test_a_table_that_is_there_is_not_made_again(sql: Sql, orders: Table) -> Non
     assert len(sql("SELECT id, v FROM lake.shop.orders")) == 3
 
 
+@pytest.mark.deep
 def test_an_empty_query_makes_an_empty_table(sql: Sql, store: Store, orders: Table) -> None:
     sql("CREATE TABLE lake.shop.none AS SELECT * FROM lake.shop.orders WHERE id > 99")
     assert sql("SELECT * FROM lake.shop.none") == []
@@ -153,6 +154,7 @@ def test_an_empty_query_makes_an_empty_table(sql: Sql, store: Store, orders: Tab
 # ------------------------------------------------------------------------------------------ REPLACE
 
 
+@pytest.mark.deep
 def test_a_table_is_replaced(sql: Sql, store: Store, orders: Table) -> None:
     sql("CREATE OR REPLACE TABLE lake.shop.orders (a STRING, b INT, PRIMARY KEY (a)) COMMENT 'other'")
     table = store.managed_table("shop.orders")
@@ -189,6 +191,7 @@ def test_a_table_stays_if_what_shall_replace_it_fails(sql: Sql, store: Store, or
         assert folders(store) == ["orders"]
 
 
+@pytest.mark.deep
 def test_what_is_not_there_is_replaced_only_by_create_or_replace(sql: Sql, store: Store) -> None:
     with pytest.raises(AnalysisException, match="cannot be found"):
         sql("REPLACE TABLE lake.shop.t AS SELECT 1 AS x")

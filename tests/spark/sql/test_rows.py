@@ -110,6 +110,7 @@ def test_overwrites(sql: Sql, store: Store, session: SparkSession) -> None:
     assert sql("SELECT n FROM lake.shop.days") == [(5,)]
 
 
+@pytest.mark.deep
 def test_older_versions(sql: Sql, orders: Table) -> None:
     orders.create_tag("first", 1)
     moment = orders.snapshots()[0].timestamp.isoformat(sep=" ")
@@ -124,6 +125,7 @@ def test_older_versions(sql: Sql, orders: Table) -> None:
         sql("SELECT * FROM lake.shop.orders VERSION AS OF 'nothing'")
 
 
+@pytest.mark.deep
 def test_system_tables(sql: Sql, orders: Table) -> None:
     assert sql("SELECT version, operation FROM lake.shop.`orders$snapshots`") == [(0, "CREATE TABLE"), (1, "WRITE")]
     assert sql("SELECT count(*) FROM lake.shop.`orders$files` VERSION AS OF 0") == [(0,)]
@@ -144,6 +146,7 @@ def test_pending_runs_are_read(sql: Sql) -> None:
     assert sql("SELECT v, id FROM lake.shop.mor") == [(21, 2), (30, 3)]
 
 
+@pytest.mark.deep
 def test_a_delete_is_no_late_row(sql: Sql) -> None:
     sql("CREATE TABLE lake.shop.s (id BIGINT PRIMARY KEY, at BIGINT, v INT) TBLPROPERTIES ('sequence.field' = 'at')")
     sql("INSERT INTO lake.shop.s VALUES (1, 100, 1), (2, 100, 2)")
@@ -212,6 +215,7 @@ def test_the_plan_is_that_of_delta(session: SparkSession, orders: Table) -> None
     assert "FileScan parquet" in plan(ours)
 
 
+@pytest.mark.deep
 def test_a_dataframe_is_written(session: SparkSession, sql: Sql, orders: Table) -> None:
     df = session.createDataFrame([(7, "g", 70)], "id LONG, name STRING, v INT")
     df.writeTo("lake.shop.orders").append()
@@ -233,10 +237,12 @@ def test_a_cached_table_is_not_stale(sql: Sql, orders: Table) -> None:
     sql("UNCACHE TABLE lake.shop.orders")
 
 
+@pytest.mark.deep
 def test_metadata_columns_of_files(sql: Sql, orders: Table) -> None:
     assert all(path.endswith(".parquet") for (path,) in sql("SELECT _metadata.file_path FROM lake.shop.orders"))
 
 
+@pytest.mark.deep
 def test_views_and_ctes(sql: Sql, orders: Table, session: SparkSession) -> None:
     sql("CREATE TEMPORARY VIEW big AS SELECT * FROM lake.shop.orders WHERE v > 15")
     assert sql("WITH x AS (SELECT * FROM big) SELECT a.id FROM x a JOIN big b ON a.id = b.id") == [(2,)]
@@ -244,6 +250,7 @@ def test_views_and_ctes(sql: Sql, orders: Table, session: SparkSession) -> None:
     assert sql("SELECT id FROM big") == [(102,), (2,)]
 
 
+@pytest.mark.deep
 def test_procedures(sql: Sql, orders: Table) -> None:
     sql("DELETE FROM lake.shop.orders WHERE id = 1")
     assert sql("CALL lake.sys.create_tag('shop.orders', 'before', 1)") == [("before", 1)]

@@ -59,6 +59,7 @@ def test_a_version_is_scanned_directly_with_vectors_and_without(session: SparkSe
     assert sql("SELECT count(v) FROM lake.shop.orders VERSION AS OF 2") == [(99,)]
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("orders")
 def test_metadata_of_files_with_vectors(session: SparkSession, sql: Sql) -> None:
     sql("DELETE FROM lake.shop.orders WHERE id % 2 = 0")
@@ -73,6 +74,7 @@ def test_metadata_of_files_with_vectors(session: SparkSession, sql: Sql) -> None
     assert sql("SELECT count(*) FROM lake.shop.orders WHERE _metadata.file_size > 0 AND d < 5") == [(10,)]
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("orders")
 def test_delta_plans_queries_of_a_session_that_reads_vectors_otherwise(session: SparkSession, sql: Sql) -> None:
     sql("DELETE FROM lake.shop.orders WHERE id = 7")
@@ -154,6 +156,7 @@ def test_partitions_are_pruned(session: SparkSession, sql: Sql) -> None:
     assert sql(joined) == [(10,)]
 
 
+@pytest.mark.deep
 def test_the_path_of_a_partition_has_its_rows_alone(session: SparkSession, store: Store, sql: Sql) -> None:
     sql("CREATE TABLE lake.shop.days (day DATE, id BIGINT, PRIMARY KEY (day, id)) PARTITIONED BY (day)")
     sql("INSERT INTO lake.shop.days VALUES (DATE'2026-01-01', 1), (DATE'2026-01-02', 2)")

@@ -197,6 +197,7 @@ def test_a_store_runs_statements_of_its_session(session: SparkSession, store: St
     assert [row.id for row in lake.sql("SELECT * FROM lake.shop.t").collect()] == [7]
 
 
+@pytest.mark.deep
 def test_a_table_like_another_one(store: Store, sql: Sql) -> None:
     sql(
         "CREATE TABLE lake.shop.a (id BIGINT, day DATE, v STRING COMMENT 'c', PRIMARY KEY (id, day)) "

@@ -71,6 +71,7 @@ def test_rows_flow_from_a_topic_to_a_table_and_back(
     assert sql("SELECT id, page FROM lake.shop.visits") == [(1, "home"), (11, "shop")]
 
 
+@pytest.mark.deep
 def test_messages_without_a_key(topics: Topics, session: SparkSession, sql: Sql) -> None:
     sql(
         "CREATE TABLE lake.shop.events (name STRING, n INT) TBLPROPERTIES ('connector' = 'kafka', "

@@ -43,6 +43,7 @@ def test_a_view_sees_what_is_committed_later(sql: Sql, orders: Table) -> None:
     assert sql("SELECT * FROM lake.shop.total") == [(210.0,)]
 
 
+@pytest.mark.deep
 def test_a_view_is_replaced_altered_and_renamed(sql: Sql, store: Store, orders: Table) -> None:
     sql("CREATE VIEW lake.shop.v AS SELECT id FROM lake.shop.orders")
     sql("CREATE VIEW IF NOT EXISTS lake.shop.v AS SELECT 5 AS five")
@@ -76,6 +77,7 @@ def test_names_in_a_view_mean_what_they_meant_when_it_was_made(
     assert [tuple(row) for row in other.sql("SELECT n FROM pond.shop.large").collect()] == [(2,)]
 
 
+@pytest.mark.deep
 def test_views_of_views_and_joins(sql: Sql, orders: Table) -> None:
     sql("CREATE VIEW lake.shop.large AS SELECT * FROM lake.shop.orders WHERE amount > 100")
     sql("CREATE VIEW lake.shop.ids AS SELECT id FROM lake.shop.large")
@@ -134,6 +136,7 @@ def test_a_view_does_not_keep_what_only_a_session_has(session: SparkSession, sql
     assert store.list_views("shop") == []
 
 
+@pytest.mark.deep
 def test_a_view_without_its_table_says_what_is_missing(sql: Sql, orders: Table) -> None:
     sql("CREATE VIEW lake.shop.v AS SELECT * FROM lake.shop.orders")
     sql("DROP TABLE lake.shop.orders")

@@ -333,6 +333,7 @@ def test_a_table_that_was_made_again_is_an_error_after_a_restart(
         sink.run()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("again", sampled([True, False], 2, test=2), ids=["made-again", "dropped"])
 def test_a_table_that_is_dropped_under_a_running_query_is_an_error(
     store: Store, orders: Table, sink: Sink, again: bool
