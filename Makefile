@@ -46,9 +46,12 @@ WORKERS ?= $(shell expr $(CORES) + 1)
 # Each takes three minutes, so only whole deep runs make them. Where they are not made their tests are skipped, and say so.
 VERSITYGW := $(BIN)/python -m tests.servers.s3 || true
 DBT := $(BIN)/python -m tests.servers.dbt || true
+# JVMs start sooner with these. Where they cannot be made tests take longer.
+ARCHIVES := $(BIN)/python -m tests.servers.class_archive || true
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
 test: env jars  ## Run all tests, the same cases each time; ARGS="-k name" for some
+	@$(ARCHIVES)
 	@$(PYTEST) $(ARGS)
 
 test-fast: env  ## Run the tests that need no server and little time
@@ -59,6 +62,7 @@ test-fast: env  ## Run the tests that need no server and little time
 test-deep: SEED := $(or $(SEED),$(shell date +%s))
 test-deep: env jars  ## Run all tests with all cases and new draws; SHARE=2/3 for a part of what goes deeper
 	@echo "To repeat: make test-deep SEED=$(SEED)$(if $(SHARE), SHARE=$(SHARE))$(if $(ARGS), ARGS='$(ARGS)')"
+	@$(ARCHIVES)
 	@$(if $(SHARE),,$(VERSITYGW))
 	@$(if $(SHARE),,$(DBT))
 	@TEST_DEPTH=deep TEST_SHARE=$(SHARE) TEST_MINUTES=$(MINUTES) $(PYTEST) \
@@ -70,6 +74,7 @@ soak: env jars  ## Write, follow and kill processes for ten minutes; ARGS=--s3: 
 
 coverage: export COVERAGE_FILE := $(CURDIR)/.coverage/data
 coverage: env jars  ## Run all tests and list the lines and branches of the product that none of them reaches
+	@$(ARCHIVES)
 	@rm -rf .coverage; mkdir .coverage; status=0; \
 	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist loadgroup $(ARGS) || status=$$?; \
 	find .coverage -size 0 -delete; \

@@ -11,6 +11,7 @@ import pytest
 from tablestore.demo.places import make_room
 from tests.cli.programs import ROOT, Program
 from tests.depth import Depth
+from tests.servers.class_archive import SPARK, archived
 
 
 def demo(*arguments: object, cwd: Path, **environment: str) -> Program:
@@ -24,7 +25,8 @@ def message(program: Program) -> str:
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Program, Path]]:
     folder = tmp_path_factory.mktemp("demo")
-    with demo("--days", 1, cwd=folder, SPARK_SUBMIT_OPTS="-XX:+UseSerialGC -XX:TieredStopAtLevel=1") as program:
+    java = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 {archived(SPARK)}"
+    with demo("--days", 1, cwd=folder, SPARK_SUBMIT_OPTS=java) as program:
         program.wait(540)
         yield program, folder
 

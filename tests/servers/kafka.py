@@ -19,16 +19,18 @@ import subprocess
 import time
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
 from log.kafka import producers
 from tablestore.jars import find_java, kafka_jars
+from tests.servers.class_archive import KAFKA, archived
 from tests.servers.system import Startable, die_with_the_parent, free_ports
 
 START_SECONDS = 300.0  # machines may be busy
 STOP_SECONDS = 60.0
+BROKER = "kafka.Kafka"
 NEVER_MS = 2_147_483_647
 # On a busy machine a broker may send no heartbeat for seconds. Its controller then takes its partitions away from it.
 NEVER_KILLED = {"broker.session.timeout.ms": "60000", "broker.heartbeat.interval.ms": "500"}
@@ -42,15 +44,21 @@ class KafkaBroker(Startable):
         folder: An empty folder, or one of an earlier broker whose data is to be served again.
         settings: Server properties that add to, or replace, the ones below.
         scram: Users of SCRAM and their passwords, with both hashes; they are added when the folder is new.
+        options: Options of the broker's JVM, instead of the archive of its classes.
     """
 
     def __init__(
-        self, folder: Path, settings: Mapping[str, str] | None = None, scram: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        settings: Mapping[str, str] | None = None,
+        scram: Mapping[str, str] | None = None,
+        options: Sequence[str] | None = None,
     ) -> None:
         self.folder = folder
         self.log = folder / "kafka.log"
         self._port, self._controller_port = free_ports(2)
         self._scram = dict(scram or {})
+        self._options = archived(KAFKA).split() if options is None else options
         self._settings = self._base_settings() | dict(settings or {})
         self._running: subprocess.Popen[bytes] | None = None
 
@@ -72,7 +80,7 @@ class KafkaBroker(Startable):
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in self._settings.items()))
         if not (self._data / "meta.properties").exists():
             self._format()
-        self._running = self._java("kafka.Kafka", str(self._properties))
+        self._running = self._java(BROKER, str(self._properties))
         try:
             self._wait_until_it_answers()
         except BaseException:
@@ -153,6 +161,7 @@ class KafkaBroker(Startable):
         class_path = os.pathsep.join(map(str, kafka_jars()))
         # the JVM's first compiler alone: a broker of tests ends before the second has paid for itself
         flags = ["-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        flags += self._options if main == BROKER else archived(KAFKA).split()
         logger = ["-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.logFile=System.err"]
         with self.log.open("ab") as log:
             return subprocess.Popen(
