@@ -102,6 +102,7 @@ bench: env jars  ## Run the benchmarks; ARGS go to the first
 	@$(BIN)/python -m tests.bench.sql
 	@$(BIN)/python -m tests.bench.joins --spark
 	@$(BIN)/python -m tests.bench.lookups
+	@$(BIN)/python -m tests.bench.temporal_joins
 
 lock:  ## Write requirements.lock, the images' locks and dbt's anew from pyproject.toml; ARGS=--upgrade for newer versions
 	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \

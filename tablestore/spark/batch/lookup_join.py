@@ -44,9 +44,18 @@ _FIRST_ROW = (1 << 33) - 1
 
 
 def joined_by_lookup(
-    spark: SparkSession, table: OpenedTable, df: DataFrame, request: LookupRequest, *, fresh: bool
+    spark: SparkSession,
+    table: OpenedTable,
+    df: DataFrame,
+    request: LookupRequest,
+    *,
+    fresh: bool,
+    observed: bool = True,
 ) -> DataFrame:
-    """Joins a DataFrame with a table; arguments and errors are those of `SparkStore.lookup_join`."""
+    """Joins a DataFrame with a table; arguments and errors are those of `SparkStore.lookup_join`.
+
+    `observed` is whether the progress of a streaming query says the version.
+    """
     check_one_time(request, fresh=fresh)
     state = table.filestore.state()
     plan = LookupPlan.of(request, state.definition)
@@ -54,7 +63,7 @@ def joined_by_lookup(
     if df.isStreaming:
         source = spark.read.format("tablestore").options(**identity_options(table))
         pinned = df.crossJoin(F.broadcast(source.option(PIN, "fresh" if fresh else "version").load()))
-        pinned = _observed(pinned, f"lookup {table.identity.identifier}")
+        pinned = _observed(pinned, f"lookup {table.identity.identifier}") if observed else pinned
     else:
         log = F.lit(pickled_log(table, state) if fresh else None).cast("binary")
         pinned = df.select("*", F.lit(state.version).cast("long").alias(VERSION), log.alias(LOG))

@@ -25,7 +25,7 @@ from tablestore.spark.sql.dialect import rewritten
 from tablestore.spark.sql.names import Names
 from tablestore.spark.sql.places import Place, Places
 from tablestore.spark.sql.requests import Request
-from tablestore.spark.sql.rows import READS, WRITES
+from tablestore.spark.sql.rows import JOINS, READS, WRITES
 from tablestore.spark.sql.statements import ANSWERS, call
 from tablestore.spark.store import SparkStore
 
@@ -74,10 +74,17 @@ class Bridge:
 
         return _as_text(_outcome(work, asked))
 
-    def read(self, request: str, session: JavaObject) -> str | JavaObject:
-        """Returns a Dataset, or an error."""
+    def read(self, request: str, session: JavaObject, subject: JavaObject | None) -> str | JavaObject:
+        """Returns a Dataset, or an error. `subject` is the Dataset that is joined, if it is a join."""
         asked: Request = json.loads(request)
-        found = _outcome(lambda: READS[asked["operation"]](self._in(asked, session), asked), asked)
+
+        def work() -> DataFrame:
+            store = self._in(asked, session)
+            if subject is None:
+                return READS[asked["operation"]](store, asked)
+            return JOINS[asked["operation"]](store, asked, DataFrame(subject, store.spark))
+
+        found = _outcome(work, asked)
         return found["value"]._jdf if isinstance(found, dict) and "value" in found else _as_text(found)
 
     def _in(self, request: Request, session: JavaObject) -> SparkStore:

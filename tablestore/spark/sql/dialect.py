@@ -15,7 +15,9 @@
     SHOW TABLE EXTENDED IN shop LIKE '*'             CALL lake.sys.show_tables(…), which has views, too
     SELECT … FROM table_changes('shop.orders', 2, 5)  shop.orders CHANGES FROM VERSION 2 TO VERSION 5 (Delta)
 
-A statement about a table of another catalog stays as it is. ``FOR SYSTEM_TIME AS OF`` a column is refused.
+    FROM o JOIN shop.d FOR SYSTEM_TIME AS OF o.ts     FROM o JOIN shop.d WITH ('system_time' = 'o.ts')
+
+A statement about a table of another catalog stays as it is.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from tablestore.spark.sql.column_list import column_list
 from tablestore.spark.sql.materialized import explained, materialized_view
 from tablestore.spark.sql.names import Names, literal, name_parts, named_table, quoted
 from tablestore.spark.sql.parenthesized import options_of, parenthesized, texts
-from tablestore.spark.sql.system_time import refuse_temporal_joins
+from tablestore.spark.sql.system_time import refuse_fixed_times, temporal_joins
 
 __all__ = ["COLUMNS", "rewritten"]
 
@@ -51,13 +53,12 @@ def rewritten(statement: str, names: Names) -> str:
         Unsupported: a clause that is understood and cannot be done.
     """
     try:
-        statement = _table_changes(statement, names)
+        statement = temporal_joins(_table_changes(statement, names), names)
         tokens = sqlglot.tokenize(statement, dialect="spark")
     except TokenError:
         return statement  # Spark says what is wrong with it
     while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
         tokens.pop()
-    refuse_temporal_joins(tokens, names)
     words = [token.text.upper() for token in tokens[:5]]
     if words[1:3] == ["MATERIALIZED", "VIEW"] or words[3:5] == ["MATERIALIZED", "VIEW"]:
         statement = materialized_view(statement, tokens, names)
@@ -181,7 +182,7 @@ def _insert(statement: str, tokens: Sequence[Token], names: Names) -> str:
     options = options_of(listed)
     if "checkpoint" not in options:
         return statement
-    refuse_temporal_joins(tokens, names, streaming=True)
+    refuse_fixed_times(statement, tokens, names)
     if strange := [name for name in options if name not in _STREAM_OPTIONS]:
         raise Unsupported(
             f"INSERT INTO of a stream has no option {', '.join(strange)}; it has {', '.join(_STREAM_OPTIONS)}",
@@ -199,8 +200,8 @@ def _properties(tokens: Sequence[Token], begin: int) -> int | None:
     for number in range(begin, len(tokens) - 1):
         token = tokens[number]
         depth += (token.text == "(") - (token.text == ")")
-        if depth == 0 and token.token_type is TokenType.ALIAS:
-            return None  # the query of AS may have a WITH of its own
+        if depth == 0 and token.token_type in (TokenType.ALIAS, TokenType.SELECT):
+            return None  # the query may have a WITH of its own
         is_list = token.token_type is TokenType.WITH or token.text.upper() == "TBLPROPERTIES"
         if depth == 0 and is_list and tokens[number + 1].text == "(":
             return number

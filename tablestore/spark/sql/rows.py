@@ -17,6 +17,7 @@ from filestore.model.types import quoted
 from tablestore.kafka_table import KafkaTable
 from tablestore.spark.sql.changes import read_changes
 from tablestore.spark.sql.requests import Request, checked_table, name_of, same_table
+from tablestore.spark.sql.temporal_join import temporal_join
 from tablestore.spark.sql.topics import read_topic, stream_topic
 from tablestore.spark.store import SparkStore
 from tablestore.spark.streaming.options import STREAM_OPTIONS
@@ -24,7 +25,7 @@ from tablestore.system.names import split_name
 from tablestore.writing.overwrite import Overwrite
 from tablestore.writing.write import READ_CHANGED
 
-__all__ = ["READS", "WRITES"]
+__all__ = ["JOINS", "READS", "WRITES"]
 
 
 def read(store: SparkStore, request: Request) -> DataFrame:
@@ -153,5 +154,7 @@ READS: Mapping[str, Callable[[SparkStore, Request], DataFrame]] = {
     "changes": changes,
 }
 """The requests that return a DataFrame, by name."""
+JOINS: Mapping[str, Callable[[SparkStore, Request, DataFrame], DataFrame]] = {"temporal_join": temporal_join}
+"""The requests that return a DataFrame of the rows of another one, by name."""
 WRITES: dict[str, Callable[[SparkStore, Request, DataFrame], Any]] = {"write": write, "write_batch": write_batch}
 """The requests that take one, by name."""

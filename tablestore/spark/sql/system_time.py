@@ -1,64 +1,119 @@
-"""Refuses temporal joins of Flink's SQL that a statement of Spark cannot do. Pure.
+"""Rewrites ``FOR SYSTEM_TIME AS OF`` a column, Flink's temporal join, which Spark's grammar lacks. Pure: text to text.
 
-Spark has ``FOR SYSTEM_TIME AS OF <time>`` itself: the version at one time for the whole statement, for which
-``current_timestamp()`` means the newest one. Flink has there a column of the other side, so that each row has a time of
-its own; `SparkStore.lookup_join` does that.
+    FROM o JOIN shop.d FOR SYSTEM_TIME AS OF o.ts AS d    FROM o JOIN shop.d WITH ('system_time' = 'o.ts') AS d
+
+``TemporalTables.java`` reads the option, by which each row has a time of its own. A time without columns is Spark's own
+clause: one version for the whole statement, which is the newest one for ``current_timestamp()``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+import sqlglot
+from sqlglot import expressions as exp
+from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from filestore.errors import Unsupported
-from tablestore.spark.sql.names import Names, name_parts, named_table
+from tablestore.spark.sql.names import Names, literal, name_parts, named_table
+from tablestore.spark.sql.parenthesized import parenthesized
 
-__all__ = ["refuse_temporal_joins"]
+__all__ = ["refuse_fixed_times", "temporal_joins"]
 
-_COLUMNS = (TokenType.VAR, TokenType.IDENTIFIER)
+_OPTION = "'system_time'"
+_OPERATORS = frozenset({"+", "-", "*", "/", "%", "||", "&", "|", "^", "[", "::"})
 
 
-def refuse_temporal_joins(tokens: Sequence[Token], names: Names, *, streaming: bool = False) -> None:
-    """Checks each ``FOR SYSTEM_TIME AS OF`` behind a table of ours.
+@dataclass(frozen=True, slots=True)
+class _Clause:
+    """A clause ``[FOR] SYSTEM_TIME AS OF time`` behind a table of ours.
 
-    Args:
-        tokens: The statement.
-        names: The catalogs of the session.
-        streaming: Whether it is the query of a stream, which would keep the version of its start.
+    Attributes:
+        table: ``database.table``.
+        begin: The number of its first token.
+        time: The number of the first token of the time.
+        end: The number of the token behind it.
+        by_row: Whether the time names a column.
+    """
+
+    table: str
+    begin: int
+    time: int
+    end: int
+    by_row: bool
+
+
+def temporal_joins(statement: str, names: Names) -> str:
+    """Returns the statement with each time that names a column as an option of its table.
+
+    A materialized view reads all rows of the newest version, which its own parser says of the clause.
+
+    Raises:
+        Unsupported: ``temporal-join``: a time whose end is not clear.
+    """
+    tokens = sqlglot.tokenize(statement, dialect="spark")
+    if len(tokens) == 2 and tokens[0].text.upper() == "EXPLAIN":  # sqlglot reads what follows EXPLAIN as one token
+        explained = statement.rindex(tokens[1].text)
+        return statement[:explained] + temporal_joins(statement[explained:], names)
+    if "MATERIALIZED" in [token.text.upper() for token in tokens[:4]]:
+        return statement
+    parts: list[str] = []
+    done = 0
+    for clause in _clauses(statement, tokens, names):
+        if not clause.by_row:
+            continue
+        first, last = tokens[clause.time], tokens[clause.end - 1]
+        time = statement[first.start : last.end + 1]
+        if clause.end < len(tokens) and tokens[clause.end].text in _OPERATORS:
+            raise Unsupported(
+                f"put the time of {clause.table} FOR SYSTEM_TIME AS OF {time} {tokens[clause.end].text} … into "
+                "parentheses, so that its end is clear",
+                code="temporal-join",
+            )
+        parts += [statement[done : tokens[clause.begin].start], f"WITH ({_OPTION} = {literal(time)}"]
+        options = clause.end + 1
+        if options < len(tokens) and tokens[clause.end].token_type is TokenType.WITH and tokens[options].text == "(":
+            parts.append(", ")
+            done = tokens[options].end + 1
+        else:
+            parts.append(")")
+            done = last.end + 1
+    return "".join([*parts, statement[done:]])
+
+
+def refuse_fixed_times(statement: str, tokens: Sequence[Token], names: Names) -> None:
+    """Refuses a time without columns in the query of a stream, which would keep the version of its start.
 
     Raises:
         Unsupported: ``temporal-join``.
     """
+    for clause in _clauses(statement, tokens, names):
+        if not clause.by_row:
+            raise Unsupported(
+                f"a stream of SQL would keep the version that {clause.table} has now: name a column of the stream "
+                f"behind FOR SYSTEM_TIME AS OF, or use lake.lookup_join(stream, {clause.table!r}) in Python, which "
+                "reads the newest version in each micro-batch",
+                code="temporal-join",
+            )
+
+
+def _clauses(statement: str, tokens: Sequence[Token], names: Names) -> Iterator[_Clause]:
     for number, token in enumerate(tokens):
-        if token.text.upper() != "SYSTEM_TIME" or [t.text.upper() for t in tokens[number + 1 : number + 3]] != [
-            "AS",
-            "OF",
-        ]:
+        words = [t.text.upper() for t in tokens[number + 1 : number + 3]]
+        if token.text.upper() != "SYSTEM_TIME" or words != ["AS", "OF"]:
             continue
-        table = _table_before(tokens, number, names)
-        if table is None:
-            continue
-        parts, end = name_parts(tokens, number + 3)
-        is_call = end < len(tokens) and tokens[end].token_type is TokenType.L_PAREN
-        if number + 3 < len(tokens) and tokens[number + 3].token_type in _COLUMNS and not is_call:
-            raise Unsupported(
-                f"FOR SYSTEM_TIME AS OF {'.'.join(parts)} gives each row a time of its own, and a statement reads one "
-                f"version of {table}: use lake.lookup_join(df, {table!r}, at={parts[-1]!r}) in Python, or FOR "
-                "SYSTEM_TIME AS OF current_timestamp() for the newest version",
-                code="temporal-join",
-            )
-        if streaming:
-            raise Unsupported(
-                f"a stream of SQL would keep the version that {table} has now: use lake.lookup_join(stream, {table!r}) "
-                "in Python, which reads the newest version in each micro-batch",
-                code="temporal-join",
-            )
+        begin = number - 1 if number and tokens[number - 1].text.upper() == "FOR" else number
+        table = _table_before(tokens, begin, names)
+        end = _end_of_time(tokens, number + 3)
+        if table is not None and end is not None:
+            time = statement[tokens[number + 3].start : tokens[end - 1].end + 1]
+            yield _Clause(table, begin, number + 3, end, _names_a_column(time))
 
 
-def _table_before(tokens: Sequence[Token], number: int, names: Names) -> str | None:
-    """Returns the table of ours whose name ends before ``[FOR] SYSTEM_TIME``."""
-    end = number - 1 if number and tokens[number - 1].text.upper() == "FOR" else number
+def _table_before(tokens: Sequence[Token], end: int, names: Names) -> str | None:
+    """Returns the table of ours whose name ends before a token."""
     for begin in (end - 5, end - 3, end - 1):  # the longest name that ends there
         if begin < 0 or (begin and tokens[begin - 1].token_type is TokenType.DOT):
             continue
@@ -66,3 +121,24 @@ def _table_before(tokens: Sequence[Token], number: int, names: Names) -> str | N
         if table is not None and table.end == end:
             return table.name
     return None
+
+
+def _end_of_time(tokens: Sequence[Token], begin: int) -> int | None:
+    """The number of the token behind a name, a call, a literal with its type, or parentheses; None if none begins."""
+    if begin >= len(tokens):
+        return None
+    if (listed := parenthesized(tokens, begin)) is not None:
+        return listed.close + 1
+    _, end = name_parts(tokens, begin)
+    if end < len(tokens) and tokens[end].token_type is TokenType.STRING:
+        return end + 1
+    listed = parenthesized(tokens, end)
+    return end if listed is None else listed.close + 1
+
+
+def _names_a_column(time: str) -> bool:
+    try:
+        parsed = sqlglot.parse_one(time, dialect="spark")
+    except SqlglotError:
+        return False  # Spark says what is wrong with it
+    return parsed.find(exp.Query) is None and parsed.find(exp.Column) is not None

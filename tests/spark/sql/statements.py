@@ -359,8 +359,16 @@ VERSIONS = [
         "1 | A",
         "2 | NULL",
     ),
+    *gives(
+        "SELECT version, t.v FROM lake.stock.t$snapshots AS s LEFT JOIN lake.stock.t FOR SYSTEM_TIME AS OF "
+        "s.commit_time AS t ON t.id = 1 AND t.v <> 'a' WHERE version < 3 ORDER BY version",
+        "0 | NULL",
+        "1 | NULL",
+        "2 | A",
+    ),
     *refuses(
-        "SELECT * FROM VALUES (1, now()) AS s (id, ts) JOIN lake.stock.t FOR SYSTEM_TIME AS OF s.ts AS d USING (id)",
+        "SELECT * FROM lake.stock.t$snapshots AS s RIGHT JOIN lake.stock.t FOR SYSTEM_TIME AS OF s.commit_time AS t "
+        "ON t.id = s.version",
         "[tablestore: temporal-join]",
     ),
     *refuses("SELECT * FROM lake.stock.t TIMESTAMP AS OF '2999-01-01 00:00:00'", "[tablestore: no-such-version]"),
@@ -460,6 +468,12 @@ CORE: Sequence[Statement] = [
         "WHEN MATCHED THEN UPDATE SET name = NULL",
     ),
     *gives("SELECT * FROM lake.stock.items ORDER BY id", "1 | pen", "2 | NULL"),
+    *gives(
+        "SELECT version, i.name FROM lake.stock.items$snapshots AS s JOIN lake.stock.items FOR SYSTEM_TIME AS OF "
+        "s.commit_time AS i ON i.id = 2 ORDER BY version",
+        "1 | ink",
+        "2 | NULL",
+    ),
     *refuses("INSERT INTO lake.stock.items VALUES (NULL, 'x')", "id"),
     *gives("CALL lake.sys.doctor('stock.items')"),
     *END,

@@ -262,17 +262,66 @@ def test_what_cannot_be_a_column_is_refused(columns: str, code: str, sentence: s
     assert sentence in raised.value.message
 
 
-@pytest.mark.parametrize("time", ["o.ts", "ts", "`t s`", "lake.s.o.ts"])
+TIMES = (
+    "o.ts", "ts", "`t s`", "lake.s.o.ts", "timestamp", "o.date", "CAST(o.ts AS TIMESTAMP)", "(o.ts - INTERVAL 1 DAY)",
+    "date_trunc('DAY', o.ts)", "o.`select`", "o.s.ts",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("time", TIMES)
 @pytest.mark.parametrize("clause", ["FOR SYSTEM_TIME AS OF", "for system_time as of", "SYSTEM_TIME AS OF"])
 @pytest.mark.parametrize(("names", "dimension"), [(ELSEWHERE, "lake.shop.d"), (HERE, "shop.d"), (HERE, "`d`")])
-def test_rows_with_times_of_their_own_are_refused(names: Names, dimension: str, clause: str, time: str) -> None:
+def test_a_time_that_names_a_column_is_an_option_of_its_table(
+    names: Names, dimension: str, clause: str, time: str
+) -> None:
     statement = f"SELECT * FROM o LEFT JOIN {dimension} {clause} {time} AS d ON o.k = d.id"
-    with pytest.raises(Unsupported, match=r"lookup_join\(df, 'shop\.d', at=") as caught:
-        rewritten(statement, names)
+    option = time.replace("'", r"\'")
+    wanted = f"SELECT * FROM o LEFT JOIN {dimension} WITH ('system_time' = '{option}') AS d ON o.k = d.id"
+    assert rewritten(statement, names) == wanted
+    assert rewritten(f"EXPLAIN EXTENDED {statement}", names) == f"EXPLAIN EXTENDED {wanted}"
+    assert rewritten(f"CREATE TABLE lake.s.t {statement}", names) == f"CREATE TABLE lake.s.t {wanted}"
+    assert rewritten(statement.replace(" AS d", " d"), names) == wanted.replace(" AS d", " d")
+    assert rewritten(statement.replace(" AS d", ""), names) == wanted.replace(" AS d", "")
+
+
+def test_several_tables_and_their_options() -> None:
+    statement = (
+        "SELECT * FROM (s JOIN shop.a FOR SYSTEM_TIME AS OF s.ts USING (id)) JOIN b FOR SYSTEM_TIME AS OF s.ts "
+        "WITH ('expired' = 'oldest') ON b.id = s.k JOIN other.x.y FOR SYSTEM_TIME AS OF s.ts"
+    )
+    assert rewritten(statement, HERE) == (
+        "SELECT * FROM (s JOIN shop.a WITH ('system_time' = 's.ts') USING (id)) JOIN b WITH ('system_time' = 's.ts', "
+        "'expired' = 'oldest') ON b.id = s.k JOIN other.x.y FOR SYSTEM_TIME AS OF s.ts"
+    )
+
+
+def test_a_stream_may_have_times_of_its_rows() -> None:
+    query = "SELECT o.id FROM STREAM lake.s.o o JOIN lake.s.d FOR SYSTEM_TIME AS OF o.ts d ON d.id = o.k"
+    found = rewritten(f"INSERT INTO lake.shop.t WITH ('checkpoint' = 'c') {query}", ELSEWHERE)
+    assert r"lake.s.d WITH (\'system_time\' = \'o.ts\') d ON d.id = o.k" in found
+    assert found.startswith("CALL `lake`.sys.start_stream(table => 'shop.t', query => 'SELECT o.id FROM STREAM")
+
+
+@pytest.mark.parametrize("time", ["o.ts + INTERVAL 1 DAY", "o.m['ts']", "o.ts::TIMESTAMP"])
+def test_a_time_without_a_clear_end_is_refused(time: str) -> None:
+    with pytest.raises(Unsupported, match="parentheses") as caught:
+        rewritten(f"SELECT * FROM o JOIN lake.shop.d FOR SYSTEM_TIME AS OF {time} AS d ON o.k = d.id", ELSEWHERE)
     assert caught.value.code == "temporal-join"
 
 
-@pytest.mark.parametrize("time", ["current_timestamp()", "now()", "TIMESTAMP '2026-01-31'", "'2026-01-31'", "(now())"])
+@pytest.mark.parametrize("begin", ["", "EXPLAIN "])
+def test_the_query_of_a_materialized_view_stays(begin: str) -> None:
+    statement = f"{begin}CREATE MATERIALIZED VIEW lake.s.v AS SELECT o.k FROM o JOIN d FOR SYSTEM_TIME AS OF o.ts"
+    assert "SYSTEM_TIME AS OF o.ts" in rewritten(statement, HERE)
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        "current_timestamp()", "now()", "TIMESTAMP '2026-01-31'", "'2026-01-31'", "(now())", "date_sub(now(), 1)",
+        "timestampadd(HOUR, -1, now())", "CAST('2026-01-31' AS TIMESTAMP)", "(SELECT max(ts) FROM lake.s.o)",
+    ],
+)  # fmt: skip
 def test_one_time_for_the_statement_is_left_to_spark(time: str) -> None:
     statement = f"SELECT * FROM o JOIN lake.shop.d FOR SYSTEM_TIME AS OF {time} AS d ON o.k = d.id"
     assert rewritten(statement, ELSEWHERE) == statement
@@ -280,6 +329,12 @@ def test_one_time_for_the_statement_is_left_to_spark(time: str) -> None:
     with pytest.raises(Unsupported, match="each micro-batch") as caught:
         rewritten(stream, ELSEWHERE)
     assert caught.value.code == "temporal-join"
+
+
+@pytest.mark.parametrize("end", ["", " )", " 'x", " (o.ts"])
+def test_a_clause_that_does_not_end_is_left_to_spark(end: str) -> None:
+    statement = f"SELECT * FROM o JOIN lake.shop.d FOR SYSTEM_TIME AS OF{end}"
+    assert rewritten(statement, ELSEWHERE) == statement
 
 
 @pytest.mark.parametrize("table", ["other.shop.d", "shop.d", "d"])

@@ -89,6 +89,9 @@ final class NativeReads extends Rule<LogicalPlan> {
     if (relation.table() instanceof ChangelogTable read && read.changelog() instanceof VersionChanges changes) {
       return named(PythonReads.changes(changes, session), relation.output(), List.of());
     }
+    if (relation.table() instanceof TemporalTable) {
+      return relation; // TemporalJoins replaces it
+    }
     if (relation.table() instanceof TablestoreTable table) {
       return read(relation, table, table.isPinned(), lost);
     }

@@ -16,6 +16,9 @@ public interface Python {
    */
   Object take(String request, Object session, Object subject);
 
-  /** Reads what is no plain Delta table: returns a {@code Dataset}, or a text if the answer is an error. */
-  Object read(String request, Object session);
+  /**
+   * Reads what is no plain Delta table, or joins the rows of a {@code Dataset}, which else is null: returns a {@code
+   * Dataset}, or a text if the answer is an error.
+   */
+  Object read(String request, Object session, Object subject);
 }

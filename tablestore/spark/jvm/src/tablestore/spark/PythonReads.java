@@ -41,7 +41,7 @@ final class PythonReads {
   }
 
   private static LogicalPlan analyzed(ObjectNode request, SparkSession session) {
-    Dataset<?> rows = (Dataset<?>) PythonSide.read(request, session);
+    Dataset<?> rows = (Dataset<?>) PythonSide.read(request, session, null);
     return rows.queryExecution().analyzed();
   }
 }

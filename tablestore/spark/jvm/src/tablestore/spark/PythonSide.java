@@ -58,10 +58,10 @@ public final class PythonSide {
     return valueOf((String) call(python -> python.take(request.toString(), session, rows)));
   }
 
-  /** Returns the rows that Python reads. */
+  /** Returns the rows that Python reads, or makes of others; {@code rows} are those, or null. */
   @SuppressWarnings("unchecked")
-  static Dataset<Row> read(ObjectNode request, SparkSession session) {
-    Object answer = call(python -> python.read(request.toString(), session));
+  static Dataset<Row> read(ObjectNode request, SparkSession session, Dataset<Row> rows) {
+    Object answer = call(python -> python.read(request.toString(), session, rows));
     if (answer instanceof String) {
       valueOf((String) answer);
     }

@@ -9,11 +9,14 @@ import scala.runtime.BoxedUnit;
 public final class TablestoreExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
+    extensions.injectHintResolutionRule(session -> new TemporalTables((SparkSession) session));
     extensions.injectResolutionRule(session -> new NativeReads((SparkSession) session));
     extensions.injectResolutionRule(session -> new Watermarks());
     extensions.injectResolutionRule(session -> new Streams((SparkSession) session));
+    extensions.injectPostHocResolutionRule(session -> new TemporalJoins((SparkSession) session));
     extensions.injectPostHocResolutionRule(session -> new RowLevelWrites((SparkSession) session));
     extensions.injectOptimizerRule(session -> new PlainScans((SparkSession) session));
+    extensions.injectOptimizerRule(session -> new LookupFilters());
     extensions.injectParser((session, parser) -> new StatementParser((SparkSession) session, parser));
     return BoxedUnit.UNIT;
   }

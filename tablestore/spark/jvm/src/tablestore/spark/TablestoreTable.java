@@ -58,7 +58,9 @@ class TablestoreTable
   /** The name by which Python finds the table. */
   final String table;
 
-  private final JsonNode description;
+  /** What Python says of it. */
+  final JsonNode description;
+
   private final StructType schema;
 
   TablestoreTable(Place place, String database, String table, JsonNode description, StructType schema) {

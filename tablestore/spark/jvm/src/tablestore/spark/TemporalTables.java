@@ -1,0 +1,118 @@
+package tablestore.spark;
+
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.catalyst.AliasIdentifier;
+import org.apache.spark.sql.catalyst.analysis.AnalysisContext;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.parser.ParseException;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.catalog.CatalogManager;
+import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import scala.Option;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Puts a {@link TemporalTable} where a statement reads a table of ours {@code FOR SYSTEM_TIME AS OF} a column, which
+ * Python has made an option of the table. It runs before Spark resolves names, since Spark loses options of a table that
+ * a statement names several times.
+ */
+final class TemporalTables extends Rule<LogicalPlan> {
+  private static final String TIME = "system_time";
+  private static final String EXPIRED = "expired";
+
+  private final SparkSession session;
+
+  TemporalTables(SparkSession session) {
+    this.session = session;
+  }
+
+  @Override
+  public LogicalPlan apply(LogicalPlan plan) {
+    if (plan instanceof UnresolvedRelation named && named.options().containsKey(TIME)) {
+      LogicalPlan found = found(named);
+      return found == null ? plan : found;
+    }
+    return (LogicalPlan) plan.mapChildren(child -> apply((LogicalPlan) child));
+  }
+
+  /** Returns the table; null if the name is not of a catalog of ours. */
+  private LogicalPlan found(UnresolvedRelation named) {
+    if (session.sessionState().catalog().isTempView(named.multipartIdentifier())) {
+      throw refused(named.name(), "is a temporary view");
+    }
+    CatalogManager catalogs = session.sessionState().catalogManager();
+    List<String> name = fullName(catalogs, CollectionConverters.asJava(named.multipartIdentifier()));
+    if (!catalogs.isCatalogRegistered(name.get(0))
+        || !(catalogs.catalog(name.get(0)) instanceof TablestoreCatalog catalog)) {
+      return null;
+    }
+    String[] namespace = name.subList(1, name.size() - 1).toArray(new String[0]);
+    Identifier ident = Identifier.of(namespace, name.get(name.size() - 1));
+    TemporalTable table = TemporalTable.of(managed(catalog, ident), time(named), expired(named));
+    DataSourceV2Relation relation = DataSourceV2Relation.create(table, Option.apply(catalog), Option.apply(ident));
+    List<String> qualifier = name.subList(0, name.size() - 1);
+    return new SubqueryAlias(
+        new AliasIdentifier(ident.name(), CollectionConverters.asScala(qualifier).toSeq()), relation);
+  }
+
+  /** Adds to a name what it leaves out: in a view that is as the view's text was resolved when it was created. */
+  private static List<String> fullName(CatalogManager catalogs, List<String> parts) {
+    List<String> current = new ArrayList<>(CollectionConverters.asJava(AnalysisContext.get().catalogAndNamespace()));
+    if (current.isEmpty()) {
+      current.add(catalogs.currentCatalog().name());
+      current.addAll(List.of(catalogs.currentNamespace()));
+    }
+    List<String> full = new ArrayList<>();
+    if (parts.size() == 1) {
+      full.addAll(current);
+    } else if (!catalogs.isCatalogRegistered(parts.get(0))) {
+      full.add(current.get(0));
+    }
+    full.addAll(parts);
+    return full;
+  }
+
+  private static TablestoreTable managed(TablestoreCatalog catalog, Identifier ident) {
+    if (!(catalog.loadRelation(ident) instanceof TablestoreTable table)) {
+      throw refused(ident.toString(), "is a view");
+    }
+    if (table.location().isEmpty()) {
+      throw refused(ident.toString(), "is a Kafka topic");
+    }
+    if (ident.name().contains("$")) {
+      throw refused(ident.toString(), "is a system table");
+    }
+    return table;
+  }
+
+  private static RuntimeException refused(String name, String what) {
+    return Refusals.plain(
+        "temporal-join",
+        name + " " + what + ", which has no versions by time: FOR SYSTEM_TIME AS OF a column is for managed tables");
+  }
+
+  private Expression time(UnresolvedRelation named) {
+    try {
+      return session.sessionState().sqlParser().parseExpression(named.options().get(TIME));
+    } catch (ParseException e) {
+      throw Refusals.thrown(e);
+    }
+  }
+
+  private static String expired(UnresolvedRelation named) {
+    for (String option : named.options().keySet()) {
+      if (!option.equals(TIME) && !option.equals(EXPIRED)) {
+        throw Refusals.plain(
+            "unknown-option",
+            "a table that is read FOR SYSTEM_TIME AS OF a column has no option " + option + "; it has " + EXPIRED);
+      }
+    }
+    return named.options().get(EXPIRED);
+  }
+}
