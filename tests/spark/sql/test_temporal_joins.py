@@ -103,10 +103,10 @@ def test_what_the_version_of_each_time_has(sql: Sql, store: Store, seed: int) ->
             )
             wanted: list[Row] = []
             for o in given:
-                met = [d for d in at[o["n"]] if matches(o, d)]
-                if not met and kind == "LEFT JOIN":
-                    met = [dict.fromkeys(table.schema.names)]
-                wanted += [(o["n"], o["v"], d["w"], d["n"], d["extra"]) for d in met]
+                matched = [d for d in at[o["n"]] if matches(o, d)]
+                if not matched and kind == "LEFT JOIN":
+                    matched = [dict.fromkeys(table.schema.names)]
+                wanted += [(o["n"], o["v"], d["w"], d["n"], d["extra"]) for d in matched]
             assert found == sorted(wanted, key=repr), (kind, condition)
 
 

@@ -58,7 +58,7 @@ class TablestoreTable
   /** The name by which Python finds the table. */
   final String table;
 
-  /** What Python says of it. */
+  /** The description that Python gives of it. */
   final JsonNode description;
 
   private final StructType schema;

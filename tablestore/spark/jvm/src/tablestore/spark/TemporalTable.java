@@ -9,7 +9,7 @@ final class TemporalTable extends TablestoreTable {
   /** The time, which names columns of the other side. */
   final Expression time;
 
-  /** What to do where the version of a time has expired; null for the default. */
+  /** Says what is done where the version of a time has expired; null for the default. */
   final String expired;
 
   private TemporalTable(TablestoreTable read, JsonNode description, Expression time, String expired) {
