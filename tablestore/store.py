@@ -360,7 +360,7 @@ class Store(Closing):
         key, own, read = tuple(primary_key), options or {}, source_options or {}
         return begin(self, IngestOptions(topic, into, servers, columns, key, own, read), self._ambient)
 
-    def maintain_join(
+    def maintain_join(  # noqa: PLR0913  # what a join can choose are its arguments
         self,
         into: str,
         *,
@@ -369,6 +369,7 @@ class Store(Closing):
         on: str | Sequence[str],
         kind: str = "inner",
         select: str | Sequence[str] | None = None,
+        at: str | None = None,
         options: Mapping[str, str] | None = None,
     ) -> MaintainedJoin:
         """Creates the join of two tables as a table, which refreshes keep up to date, or opens it (docs/views.md).
@@ -379,12 +380,16 @@ class Store(Closing):
 
         Args:
             into: The name of the view's table; its primary key is that of the left table.
-            left: A managed table with a primary key.
-            right: Another one, or the same.
-            on: The columns of the left table that equal the primary key of the right table, in the order of that key.
+            left: A managed table with a primary key; or a table of events without one: then rows are only added to the
+                result, for the events that were inserted since the last refresh.
+            right: Another one, or the same. With ``kind="inner"`` the table of events may be here.
+            on: The columns of the left table that equal the primary key of the right table, in the order of that key;
+                of a table of events always those of the events.
             kind: ``inner``, or ``left``: rows of the left table without a row of the right one are in the result, too.
             select: The columns of the result, as in a SELECT, where ``l`` and ``r`` are the tables. None: all columns
                 of the left table, and those of the right one but for its key.
+            at: A column of the events with a time: each is joined with the version that the other table had then. None:
+                with the version that is the newest one at the refresh.
             options: Options of the view's table.
 
         Returns:
@@ -397,7 +402,7 @@ class Store(Closing):
         """
         from tablestore.views.creation import AskedJoin, begin_join  # loads sqlglot, for which others need not wait
 
-        return begin_join(self, AskedJoin(into, left, right, on, kind, select, options or {}))
+        return begin_join(self, AskedJoin(into, left, right, on, kind, select, options or {}, at))
 
     def maintained_join(self, name: str) -> MaintainedJoin:
         """Opens a view that `maintain_join` created; `InvalidRequest` (``no-view``) if the table is none."""

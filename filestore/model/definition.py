@@ -370,6 +370,8 @@ def _check_view(definition: TableDefinition) -> None:
         )
     if not definition.primary_key and options["view.engine"] == "tablestore":
         raise InvalidRequest("a table with view.query needs a primary key", code="maintained-view")
+    if definition.primary_key and options["view.engine"] == "lookup":
+        raise InvalidRequest("a view to which events are added has no primary key", code="maintained-view")
 
 
 def _check_merge_on_read(definition: TableDefinition) -> None:

@@ -346,9 +346,10 @@ OPTIONS: Mapping[str, Option] = {
         Option(
             "view.engine",
             "enum",
-            one_of("tablestore", "spark"),
+            one_of("tablestore", "spark", "lookup"),
             "tablestore",
-            "What computes the rows of a maintained view. Writers set it.",
+            "What computes the rows of a maintained view: a join of tables (tablestore), any query (spark), or a "
+            "look-up of new events (lookup). Writers set it.",
             fixed="it follows from the query",
         ),
         Option(
@@ -358,6 +359,22 @@ OPTIONS: Mapping[str, Option] = {
             "auto",
             "A view whose query does not allow refreshes from what changed is computed as a whole each time (auto), or "
             "refused (required).",
+        ),
+        Option(
+            "view.removed-events",
+            "enum",
+            one_of("refuse", "keep"),
+            "refuse",
+            "With view.engine = lookup: when partitions of the table of events were dropped, a refresh fails (refuse), "
+            "or the view keeps what it has of them (keep).",
+        ),
+        Option(
+            "view.expired-versions",
+            "enum",
+            one_of("fail", "oldest"),
+            "fail",
+            "With view.engine = lookup and a time of each event: when the version of that time has expired, a refresh "
+            "fails, or the oldest version that is left stands for it (oldest).",
         ),
         Option(
             "schema.evolution-mode",

@@ -32,6 +32,7 @@ def refresh(
     every: Annotated[
         float, typer.Option("--every", metavar="SECONDS", min=0.01, help="With --follow: the pause between refreshes.")
     ] = 1.0,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Compute all rows of this view again.")] = False,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
@@ -43,10 +44,13 @@ def refresh(
     """
     if (name is None) is not every_view:
         raise InvalidRequest("name a view, or give --all", code="bad-arguments")
+    if rebuild and (every_view or follow):
+        raise InvalidRequest("--rebuild takes one view, once: leave --all and --follow out", code="bad-arguments")
     with open_store(catalog, token) as store, _opened(store, name, catalog, token) as views:
         if not follow:
             for view in views:
-                _refresh(view, quiet=name is not None and view.table.identifier != name)
+                is_named = view.table.identifier == name
+                _refresh(view, quiet=name is not None and not is_named, rebuild=rebuild and is_named)
             return
         with interruptible() as stopped:
             note(f"refreshing {name or 'all views'}; Ctrl-C stops it")
@@ -86,8 +90,8 @@ def _opened(store: Store, name: str | None, catalog: str, token: str | None) -> 
         spark.stop()
 
 
-def _refresh(view: View[Any], *, quiet: bool) -> None:
-    done = view.refresh()
+def _refresh(view: View[Any], *, quiet: bool, rebuild: bool) -> None:
+    done = view.rebuild() if rebuild else view.refresh()
     if done is not None:
         _report(view, done)
     elif not quiet:

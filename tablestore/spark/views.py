@@ -47,7 +47,7 @@ class StoreViews(ABC):
     def _reader(self, session: SparkSession) -> TableReader:
         """Returns what reads tables in another session."""
 
-    def maintain_join(
+    def maintain_join(  # noqa: PLR0913  # what a join can choose are its arguments
         self,
         into: str,
         *,
@@ -56,11 +56,14 @@ class StoreViews(ABC):
         on: str | Sequence[str],
         kind: str = "inner",
         select: str | Sequence[str] | None = None,
+        at: str | None = None,
         options: Mapping[str, str] | None = None,
     ) -> MaintainedJoin:
         """Creates a maintained join, or opens it, as `tablestore.Store.maintain_join`; its refreshes are Spark jobs."""
         given = self._defaults() | dict(options or {})
-        view = self.store.maintain_join(into, left=left, right=right, on=on, kind=kind, select=select, options=given)
+        view = self.store.maintain_join(
+            into, left=left, right=right, on=on, kind=kind, select=select, at=at, options=given
+        )
         return view.executed_by(spark_execution(self.spark))
 
     def maintained_join(self, name: str) -> MaintainedJoin:

@@ -1,8 +1,10 @@
 """Maintained views: tables whose rows are the result of a query, and which refreshes keep so (docs/views.md).
 
-Joins of two tables by a primary key are refreshed without Spark, bucket by bucket; Spark refreshes all other views.
+Joins of two tables by a primary key are refreshed without Spark, bucket by bucket, and so are look-ups of new events;
+Spark refreshes all other views.
 
 join_query     the query of a view that joins two tables, as a value and as SQL. Pure
+join_sides     which of two tables drives their join, and which kinds are possible. Pure
 output_table   the columns, key and options of a view's table. Pure
 view           `View`: what all views have in common: a refresh is one commit, which names its versions
 refresh_plan   what a refresh has to read, from the versions of the view and of its inputs. Pure
@@ -16,6 +18,11 @@ left_rows      the changed keys of a table, and its rows by bucket
 joined         the result rows of some rows of the left table. Pure
 bucket_work    the rows of one bucket that a refresh changes: a task
 refresh        one refresh: its tasks, as a write of the view's table
+event_commits  the files with the events that commits have inserted. Pure
+event_work     looks some events up in another table: a task
+event_join     `EventJoin`: adds new events to a view, each looked up in another table
+event_check    compares the rows of such a view with its events, for the doctor
+fingerprint    the number of rows and a sum of their hashes, for comparisons in any order. Pure
 holds          keeps what a view has read from expiring
 statement      the query of CREATE MATERIALIZED VIEW. Pure
 examination    the doctor's findings about a view. Pure

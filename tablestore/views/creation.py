@@ -11,13 +11,15 @@ from filestore.checks.report import Report
 from filestore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
 from filestore.model.definition import TableDefinition
 from tablestore.table import Table
+from tablestore.views.event_join import EventJoin, explained_events
 from tablestore.views.examination import unchecked
-from tablestore.views.join_query import JoinKind, JoinQuery, join_query, parse_join
+from tablestore.views.join_query import JoinKind, JoinQuery, parse_join
+from tablestore.views.join_sides import ordered
 from tablestore.views.maintained import MaintainedJoin, explained_join
 from tablestore.views.maintained_query import MaintainedQuery, QueryEngine, explained_query
 from tablestore.views.output_table import VIEW_QUERY, output_key, output_options, output_schema
 from tablestore.views.refresh_order import refresh_order
-from tablestore.views.statement import join_of_statement
+from tablestore.views.statement import join_of_statement, looks_up_events
 from tablestore.views.view_creation import MaterializedView, QueryTable, query_table
 from tablestore.views.view_plan import check_key
 from tablestore.views.view_query import parse_view, view_of_statement
@@ -51,22 +53,23 @@ class AskedJoin:
     kind: str
     select: str | Sequence[str] | None
     options: Mapping[str, str]
+    at: str | None = None
 
 
 def begin_join(store: Store, asked: AskedJoin) -> MaintainedJoin:
     """Implements `tablestore.Store.maintain_join`."""
-    left, right = store.managed_table(asked.left), store.managed_table(asked.right)
-    definitions = left.definition, right.definition
-    sides = (asked.left, definitions[0]), (asked.right, definitions[1])
+    tables = {name: store.managed_table(name) for name in (asked.left, asked.right)}
+    sides = ordered(asked.left, asked.right, {name: table.definition for name, table in tables.items()})
     kind = JoinKind.of(asked.kind)
+    sides.check(kind, asked.at)
 
     def query_of(known: JoinQuery | None) -> JoinQuery:
-        return join_query(*sides, asked.on, kind, asked.select, known)
+        return sides.query(asked.on, kind, asked.select, known, asked.at)
 
     table = _existing(store, asked.into)
     if table is None:
         with suppress(AlreadyExists):  # another process was faster
-            _create(store, asked.into, query_of(None), asked.options, *definitions)
+            _create(store, asked.into, query_of(None), asked.options, sides.left, sides.right)
         table = store.managed_table(asked.into)
     found = table.definition.options[VIEW_QUERY]
     if found is None or (known := parse_join(found)) != query_of(known):
@@ -75,7 +78,7 @@ def begin_join(store: Store, asked: AskedJoin) -> MaintainedJoin:
             "name, or drop the table",
             code="table-exists",
         )
-    return MaintainedJoin(table, left, right)
+    return _join(store, table, parse_join(found))
 
 
 def drop_view(store: Store, name: str, *, if_exists: bool = False) -> None:
@@ -122,7 +125,7 @@ class PlannedView:
         if self.join is not None:
             left, right = self.tables[self.join.left], self.tables[self.join.right]
             _create(self.store, name, self.join, self.asked.options, left.definition, right.definition, comment)
-            return MaintainedJoin(self.store.managed_table(name), left, right)
+            return _join(self.store, self.store.managed_table(name), self.join)
         assert self.made is not None
         key, options = self.made.primary_key, self.made.options
         self.store.create_table(name, self.made.schema, primary_key=key, options=options, comment=comment)
@@ -131,7 +134,8 @@ class PlannedView:
     def explain(self) -> tuple[str, ...]:
         """Returns how the view would be refreshed, a line each."""
         if self.join is not None:
-            return explained_join(self.asked.name, self.join)
+            explained = explained_join if self.join.time is None else explained_events
+            return explained(self.asked.name, self.join)
         assert self.made is not None
         return explained_query(self.asked.name, self.made.plan)
 
@@ -175,9 +179,12 @@ def _plain_join(asked: MaterializedView, definition_of: Callable[[str], TableDef
     try:
         return join_of_statement(asked.query, asked.place, definition_of)
     except (Unsupported, InvalidRequest):
+        if looks_up_events(asked.query):
+            raise
         return None
     except NotFound as error:
-        if error.code != "unknown-column":  # it may be a name that only Spark knows
+        # it may be a name that only Spark knows
+        if error.code != "unknown-column" or looks_up_events(asked.query):
             raise
         return None
 
@@ -214,8 +221,12 @@ def open_view(store: Store, name: str) -> MaintainedJoin | MaintainedQuery:
     if options["view.engine"] == "spark":
         query = parse_view(options[VIEW_QUERY])
         return MaintainedQuery(table, [store.managed_table(one) for one in query.tables])
-    join = parse_join(options[VIEW_QUERY])
-    return MaintainedJoin(table, store.managed_table(join.left), store.managed_table(join.right))
+    return _join(store, table, parse_join(options[VIEW_QUERY]))
+
+
+def _join(store: Store, table: Table, query: JoinQuery) -> MaintainedJoin:
+    kind = MaintainedJoin if query.time is None else EventJoin
+    return kind(table, store.managed_table(query.left), store.managed_table(query.right))
 
 
 def inputs_of(store: Store, name: str) -> tuple[str, ...] | None:
@@ -224,8 +235,12 @@ def inputs_of(store: Store, name: str) -> tuple[str, ...] | None:
         table = _existing(store, name)
     except Unsupported:  # a Kafka topic
         return None
-    text = None if table is None else table.definition.options[VIEW_QUERY]
-    return None if text is None else parse_view(text).tables
+    if table is None or (text := table.definition.options[VIEW_QUERY]) is None:
+        return None
+    if table.definition.options["view.engine"] == "spark":
+        return parse_view(text).tables
+    join = parse_join(text)
+    return tuple(dict.fromkeys((join.left, join.right)))
 
 
 def all_views(store: Store) -> list[str]:

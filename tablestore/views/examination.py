@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from filestore.checks.report import Finding, Invariant
 from tablestore.views.bucket_work import Compared
 
-__all__ = ["different_rows", "differing", "unchecked"]
+__all__ = ["different_rows", "differing", "lacking_events", "other_results", "unchecked"]
 
 
 def differing(compared: Sequence[Compared], read: Sequence[int]) -> list[Finding]:
@@ -33,6 +33,25 @@ def different_rows(different: int, results: int, stored: int, read: Sequence[int
         f"for version{'s' if len(read) > 1 else ''} {versions} of its tables the query has {results} rows, and "
         f"{different} of them are not stored as they are; {stored} rows are stored. Create the view again, and report "
         "this",
+    )
+
+
+def lacking_events(events: int, stored: int, version: int) -> Finding:
+    """Returns the finding that a view does not have the events of a table, each once."""
+    return Finding(
+        Invariant.VIEW_RESULT,
+        f"version {version} of its table of events has {events} rows, and the view has {stored} with other values or "
+        "another number. Rebuild the view, and report this",
+    )
+
+
+def other_results(version: int, results: int, stored: int, read: Sequence[int]) -> Finding:
+    """Returns the finding that a refresh has not added the results of the events that it has read."""
+    versions = " and ".join(map(str, read))
+    return Finding(
+        Invariant.VIEW_RESULT,
+        f"the refresh to version {version} has read versions {versions} of its tables, by which the query adds "
+        f"{results} rows; it has added {stored} that are others. Rebuild the view, and report this",
     )
 
 

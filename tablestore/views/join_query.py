@@ -4,6 +4,9 @@ A view keeps its query as text (option ``view.query``), in the form that `JoinQu
 
     SELECT l.`id` AS `id`, r.`name` AS `planet` FROM `shop`.`orders` AS l LEFT JOIN `shop`.`planets` AS r
     ON l.`planet_id` = r.`id`
+
+Where the left table is one of events, its rows are looked up in the right one as of a time, as in Flink's SQL:
+``… JOIN `shop`.`planets` FOR SYSTEM_TIME AS OF CURRENT_TIMESTAMP() AS r ON …``, or ``AS OF l.`at` ``.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -19,17 +23,20 @@ from sqlglot.errors import SqlglotError
 from filestore.errors import InvalidRequest, Unsupported
 from filestore.model.definition import TableDefinition
 from filestore.model.text import name_list
+from filestore.model.types import to_sql
 
 __all__ = [
     "JoinColumn",
     "JoinKind",
     "JoinQuery",
     "Side",
+    "SystemTime",
     "conjuncts",
     "is_plain_star",
     "join_query",
     "other_clauses",
     "parse_join",
+    "system_time",
 ]
 
 _DIALECT = "spark"
@@ -59,6 +66,9 @@ class Side(StrEnum):
     RIGHT = "r"
 
 
+_ALIASES: Mapping[str, Side] = {str(side): side for side in Side}
+
+
 @dataclass(frozen=True, slots=True)
 class JoinColumn:
     """A column of the result.
@@ -75,6 +85,21 @@ class JoinColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class SystemTime:
+    """The time of which the version of the right table is meant in which an event is looked up.
+
+    Attributes:
+        column: The column of the left table with the time; None: the time of the refresh that reads the event.
+    """
+
+    column: str | None = None
+
+    def sql(self) -> str:
+        """Returns the time as text."""
+        return "CURRENT_TIMESTAMP()" if self.column is None else f"l.{_quoted(self.column)}"
+
+
+@dataclass(frozen=True, slots=True)
 class JoinQuery:
     """A join of two tables by the primary key of the right one.
 
@@ -84,6 +109,8 @@ class JoinQuery:
         kind: The kind of join.
         on: Pairs of a column of the left table and the column of the right table's key that it has to equal.
         columns: The columns of the result.
+        time: If the left table is one of events, the time as of which they are looked up in the right one; None if
+            both tables have a primary key, and the result follows all their changes.
     """
 
     left: str
@@ -91,13 +118,15 @@ class JoinQuery:
     kind: JoinKind
     on: tuple[tuple[str, str], ...]
     columns: tuple[JoinColumn, ...]
+    time: SystemTime | None = None
 
     def sql(self) -> str:
         """Returns the query as text, from which `parse_join` makes an equal value."""
         columns = ", ".join(f"{c.side}.{_quoted(c.source)} AS {_quoted(c.name)}" for c in self.columns)
         left, right = (".".join(map(_quoted, name.split("."))) for name in (self.left, self.right))
         on = " AND ".join(f"l.{_quoted(left)} = r.{_quoted(right)}" for left, right in self.on)
-        return f"SELECT {columns} FROM {left} AS l {self.kind.upper()} JOIN {right} AS r ON {on}"
+        time = "" if self.time is None else f" FOR SYSTEM_TIME AS OF {self.time.sql()}"
+        return f"SELECT {columns} FROM {left} AS l {self.kind.upper()} JOIN {right}{time} AS r ON {on}"
 
     def of_side(self, side: Side) -> list[JoinColumn]:
         """Returns the columns that are from one table."""
@@ -106,7 +135,9 @@ class JoinQuery:
     @property
     def left_columns(self) -> tuple[str, ...]:
         """The columns of the left table on which the result depends, each once."""
-        return tuple(dict.fromkeys([*(c.source for c in self.of_side(Side.LEFT)), *(left for left, _ in self.on)]))
+        time = [] if self.time is None or self.time.column is None else [self.time.column]
+        shown = (column.source for column in self.of_side(Side.LEFT))
+        return tuple(dict.fromkeys([*shown, *(left for left, _ in self.on), *time]))
 
     @property
     def right_columns(self) -> tuple[str, ...]:
@@ -114,13 +145,16 @@ class JoinQuery:
         return tuple(dict.fromkeys([*(right for _, right in self.on), *(c.source for c in self.of_side(Side.RIGHT))]))
 
 
-def join_query(
+def join_query(  # noqa: PLR0913  # each part of the query is one
     left: tuple[str, TableDefinition],
     right: tuple[str, TableDefinition],
     on: str | Sequence[str],
     kind: JoinKind,
     select: str | Sequence[str] | Sequence[JoinColumn] | None,
     known: JoinQuery | None = None,
+    *,
+    time: SystemTime | None = None,
+    aliases: Mapping[str, Side] = _ALIASES,
 ) -> JoinQuery:
     """Makes the query of a join.
 
@@ -133,6 +167,8 @@ def join_query(
             ``l.`` or ``r.`` has to be in one of the tables only. None: all columns of the left table, then those of
             the right one but for its key. Or the columns themselves.
         known: The query of the view if it exists: "all columns" are those that it has, since a table may have got more.
+        time: For a left table of events: the time as of which they are looked up in the right one.
+        aliases: The tables that ``l`` and ``r`` mean in `select`.
 
     Raises:
         InvalidRequest: ``bad-join``: columns that do not fit, or a result with a name twice.
@@ -163,9 +199,13 @@ def join_query(
         chosen = tuple(column for column in select if isinstance(column, JoinColumn))
     else:
         texts = select if isinstance(select, str) else ", ".join(map(str, select))
-        chosen = tuple(_selected(texts, left_table, right_table, every))
-    _check_columns(chosen, left_name, left_table)
-    return JoinQuery(left_name, right_name, kind, pairs, chosen)
+        chosen = tuple(_selected(texts, left_table, right_table, every, aliases))
+    _check_names(chosen)
+    if time is None:
+        _check_key(chosen, left_name, left_table)
+    elif time.column is not None:
+        _check_time(time.column, left_name, left_table)
+    return JoinQuery(left_name, right_name, kind, pairs, chosen, time)
 
 
 def parse_join(text: str) -> JoinQuery:
@@ -195,7 +235,7 @@ def _parsed(tree: exp.Expr) -> JoinQuery:
     if kind is None or not pairs:
         raise _OtherQueryError(f"{join.sql(_DIALECT)} is another kind of join")
     columns = tuple(_column(projection) for projection in tree.expressions)
-    return JoinQuery(_table(source.this), _table(join.this), kind, pairs, columns)
+    return JoinQuery(_table(source.this), _table(join.this), kind, pairs, columns, _time(join.this))
 
 
 def other_clauses(tree: exp.Select) -> list[str]:
@@ -216,6 +256,22 @@ def conjuncts(condition: exp.Expr | None) -> Iterator[exp.Expr]:
             yield from conjuncts(part)
     elif condition is not None:
         yield condition
+
+
+def system_time(table: exp.Expr) -> exp.Expr | None:
+    """Returns the time that ``[FOR] SYSTEM_TIME AS OF`` behind a table names; None without it."""
+    version = table.args.get("version")
+    return version.expression if isinstance(version, exp.Version) and version.name == "TIMESTAMP" else None
+
+
+def _time(table: exp.Expr) -> SystemTime | None:
+    time = system_time(table)
+    if time is None or isinstance(time, exp.CurrentTimestamp):
+        return None if time is None else SystemTime()
+    column = _column(time)
+    if column.side is not Side.LEFT:
+        raise _OtherQueryError(f"{time.sql(_DIALECT)} is no column of l")
+    return SystemTime(column.source)
 
 
 def _pair(equal: exp.Expr) -> tuple[str, str]:
@@ -245,6 +301,7 @@ def _selected(
     left: TableDefinition,
     right: TableDefinition,
     every: Mapping[Side, Sequence[JoinColumn]],
+    aliases: Mapping[str, Side],
 ) -> Iterator[JoinColumn]:
     """Reads a list of columns as in a SELECT."""
     try:
@@ -255,12 +312,12 @@ def _selected(
         raise InvalidRequest(f"select={text!r} is no list of columns: it has {clauses[0]}", code="bad-join")
     for projection in tree.expressions:
         column = projection.unalias()
-        if isinstance(column, exp.Column) and column.table in list(Side) and is_plain_star(column.this):
-            yield from every[Side(column.table)]
+        if isinstance(column, exp.Column) and column.table in aliases and is_plain_star(column.this):
+            yield from every[aliases[column.table]]
             continue
         if (
             not isinstance(column, exp.Column)
-            or column.table not in ("", *Side)
+            or column.table not in ("", *aliases)
             or column.db
             or isinstance(column.this, exp.Star)
         ):
@@ -269,7 +326,7 @@ def _selected(
                 "one as r.column, each with another name by AS if you like; l.* are all columns of the left table",
                 code="bad-join",
             )
-        side = Side(column.table) if column.table else _side_of(column.name, left, right)
+        side = aliases[column.table] if column.table else _side_of(column.name, left, right)
         (left if side is Side.LEFT else right).schema.column(column.name)  # raises NotFound
         yield JoinColumn(projection.alias_or_name, side, column.name)
 
@@ -292,7 +349,7 @@ def _check_types(
         )
 
 
-def _check_columns(columns: Iterable[JoinColumn], left_name: str, left: TableDefinition) -> None:
+def _check_names(columns: Iterable[JoinColumn]) -> None:
     names: dict[str, JoinColumn] = {}
     for column in columns:
         if (other := names.setdefault(column.name.lower(), column)) is not column:
@@ -301,7 +358,10 @@ def _check_columns(columns: Iterable[JoinColumn], left_name: str, left: TableDef
                 f"{column.side}.{column.source}: name the columns with select, as in 'r.{column.source} AS …'",
                 code="bad-join",
             )
-    sources = {column.source for column in names.values() if column.side is Side.LEFT}
+
+
+def _check_key(columns: Iterable[JoinColumn], left_name: str, left: TableDefinition) -> None:
+    sources = {column.source for column in columns if column.side is Side.LEFT}
     if not left.primary_key:
         raise InvalidRequest(
             f"{left_name} has no primary key, by which the rows of the result could be kept: join a table with one",
@@ -310,6 +370,15 @@ def _check_columns(columns: Iterable[JoinColumn], left_name: str, left: TableDef
     if missing := [name for name in left.primary_key if name not in sources]:
         raise InvalidRequest(
             f"the result lacks {name_list(missing)}, and its key is that of {left_name}: add l.{missing[0]} to select",
+            code="bad-join",
+        )
+
+
+def _check_time(column: str, left_name: str, left: TableDefinition) -> None:
+    if not pa.types.is_timestamp(kind := left.schema.column(column).type):
+        raise InvalidRequest(
+            f"{left_name}.{column} is {to_sql(kind)}, and events are looked up as of a TIMESTAMP: name such a column, "
+            "or leave the time out for the version that is the newest one at the refresh",
             code="bad-join",
         )
 

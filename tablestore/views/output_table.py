@@ -10,8 +10,10 @@ from filestore.model.definition import TableDefinition
 from filestore.model.schema import Column, Schema
 from tablestore.views.join_query import JoinQuery, Side
 
-__all__ = ["VIEW_QUERY", "check_output", "output_key", "output_options", "output_schema"]
+__all__ = ["LOOKUP", "VIEW_QUERY", "check_output", "output_key", "output_options", "output_schema"]
 
+LOOKUP = "lookup"
+"""The option ``view.engine`` of a view to which new events are added, each looked up in another table."""
 VIEW_QUERY = "view.query"
 """The option that has a view's query."""
 
@@ -24,23 +26,23 @@ def output_schema(query: JoinQuery, left: TableDefinition, right: TableDefinitio
 
 
 def output_key(query: JoinQuery, left: TableDefinition) -> tuple[str, ...]:
-    """Returns the primary key of the result: that of the left table, under the names of the result."""
+    """Returns the primary key of the result: that of the left table, under the names of the result; () for events."""
     names = _names(query)
     return tuple(names[name] for name in left.primary_key)
 
 
 def output_options(query: JoinQuery, left: TableDefinition, given: Mapping[str, str]) -> dict[str, str]:
-    """Returns the options of the view's table: rows are in the bucket in which their left row is.
+    """Returns the options of the view's table: rows are in the bucket in which their left row is, but for events.
 
     Raises:
         InvalidRequest: ``bad-join``: an option that the view determines.
     """
-    names = _names(query)
-    own = {
-        "bucket": str(left.buckets),
-        "bucket-key": ",".join(names[name] for name in left.bucket_key),
-        VIEW_QUERY: query.sql(),
-    }
+    own = {VIEW_QUERY: query.sql()}
+    if query.time is None:
+        names = _names(query)
+        own |= {"bucket": str(left.buckets), "bucket-key": ",".join(names[name] for name in left.bucket_key)}
+    else:
+        own["view.engine"] = LOOKUP
     if taken := [name for name in own if name in given and given[name] != own[name]]:
         raise InvalidRequest(
             f"option {taken[0]!r} of a view follows from its query and is {own[taken[0]]!r}: leave it out",
@@ -62,6 +64,8 @@ def check_output(query: JoinQuery, output: TableDefinition, left: TableDefinitio
         raise _outdated("a column that it reads has another type now")
     if output_key(query, left) != output.primary_key or tuple(right for _, right in query.on) != right.primary_key:
         raise _outdated("a table that it reads has another primary key now")
+    if query.time is not None:
+        return
     names = _names(query)
     bucket_key = tuple(names[name] for name in left.bucket_key)
     if (left.buckets, bucket_key) != (output.buckets, output.bucket_key):

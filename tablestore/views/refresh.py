@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Protocol
 
 import polars as pl
+import pyarrow as pa
 
 from filestore.delta.state import TableState
 from filestore.errors import TableStoreError
 from filestore.files.writer import TableFiles
-from filestore.reading.difference import on_local_disk
+from filestore.model.definition import TableDefinition
+from filestore.reading.difference import Spill, on_local_disk
 from filestore.table import FileStore
 from filestore.threads import in_threads
 from tablestore.reading.keyed_rows import keyed_rows
@@ -21,13 +24,27 @@ from tablestore.views.join_query import JoinQuery
 from tablestore.views.left_rows import changed_keys
 from tablestore.writing.write_job import TaskOutcome, WriteJob, discard_outcomes
 
-__all__ = ["Input", "Refresh", "WorkRunner", "in_own_threads"]
+__all__ = ["Input", "Refresh", "Work", "WorkRunner", "in_own_threads"]
 
 _MOST_KEYS = 1 << 20
 """The most changed keys of the right table that are searched in the left one: with more, all its rows are joined."""
 
-WorkRunner = Callable[[WriteJob, Sequence[BucketWork]], Sequence[TaskOutcome]]
-"""Runs the work of all buckets, in this process or as a Spark job; each is a task of the write."""
+
+class Work(Protocol):
+    """A part of the work of a refresh, which is a task of its write. Picklable."""
+
+    def batches(self, definition: TableDefinition, disk: Spill) -> Iterator[pa.RecordBatch]:
+        """Yields rows of the view's table as `tablestore.writing.write_job` takes them.
+
+        Args:
+            definition: The definition of the view's table.
+            disk: Opens a place for rows that do not fit into memory.
+        """
+        ...
+
+
+WorkRunner = Callable[[WriteJob, Sequence[Work]], Sequence[TaskOutcome]]
+"""Runs all parts of the work, in this process or as a Spark job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +133,17 @@ class Refresh:
         return None if changes is None else changed_keys(changes, _MOST_KEYS)
 
 
-def in_own_threads(job: WriteJob, work: Sequence[BucketWork]) -> Sequence[TaskOutcome]:
+def in_own_threads(job: WriteJob, work: Sequence[Work]) -> Sequence[TaskOutcome]:
     """Runs the work in a thread of this process for each core."""
 
-    def one(part: BucketWork) -> TaskOutcome:
+    def one(numbered: tuple[int, Work]) -> TaskOutcome:
+        number, part = numbered
         try:
-            return job.run(part.batches(job.table.definition, on_local_disk), f"{part.bucket}.0")
+            return job.run(part.batches(job.table.definition, on_local_disk), f"{number}.0")
         except TableStoreError as error:
             return TaskOutcome(error=error)
 
-    return in_threads("view", one, work, partial(discard_outcomes, job.table))
+    return in_threads("view", one, list(enumerate(work)), partial(discard_outcomes, job.table))
 
 
 def _buckets(left: TableState, changes: Changes | None, keys: pl.DataFrame | None) -> list[int]:

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 from filestore.commit.proposal import AppVersion
 from filestore.delta.state import TableState
+from filestore.errors import InvalidRequest
 from filestore.model.definition import TableDefinition
 from tablestore.writing.apps import VIEW_APP
 
-__all__ = ["RefreshPlan", "plan_refresh", "read_versions", "same_columns"]
+__all__ = ["RefreshPlan", "plan_append", "plan_refresh", "read_versions", "rebuilt", "same_columns"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class RefreshPlan:
     """The work of a refresh.
 
     Attributes:
-        since: The versions of the inputs whose changes are added, in their order; None to compute all rows again.
+        since: The versions of the inputs whose changes are added, in their order; None to compute all rows.
         until: The versions of which the view is the result afterwards.
         app: The number of the commit, with these versions as positions.
     """
@@ -63,7 +64,46 @@ def plan_refresh(output: TableState, *inputs: TableState) -> RefreshPlan | None:
     until = tuple(table.version for table in inputs)
     if since is not None and any(before > after for before, after in zip(since, until, strict=True)):
         since = None  # the input has lost versions, as by a restored backup
-    if since == until:
+    return None if since == until else RefreshPlan(since, until, _next(output, inputs))
+
+
+def rebuilt(output: TableState, *inputs: TableState) -> RefreshPlan:
+    """Plans a refresh that computes all rows of a view again, whatever it has read."""
+    return RefreshPlan(None, tuple(table.version for table in inputs), _next(output, inputs))
+
+
+def plan_append(output: TableState, events: TableState, other: TableState) -> RefreshPlan | None:
+    """Plans the refresh of a view to which the rows are added that were inserted into a table of events.
+
+    A change of the other table alone is nothing to do.
+
+    Args:
+        output: The version of the view.
+        events: The newest version of the table of events.
+        other: That of the table in which events are looked up.
+
+    Returns:
+        The plan; `RefreshPlan.since` has the version of the table of events alone, and is None for the first refresh.
+
+    Raises:
+        InvalidRequest: ``events-replaced``: the table of events was created again, or has lost versions.
+    """
+    first = VIEW_APP not in output.app_versions
+    since = output.positions.get(events.table_id)
+    if not first and (since is None or since > events.version):
+        what = "was created again" if since is None else f"has lost versions after {events.version}"
+        raise InvalidRequest(
+            f"the table of events {what} since the view was refreshed, so which events it lacks is not known: rebuild "
+            "it, which joins all events again, or drop it",
+            code="events-replaced",
+        )
+    if since == events.version:
         return None
-    number = output.app_versions.get(VIEW_APP, -1) + 1
-    return RefreshPlan(since, until, AppVersion(VIEW_APP, number, tuple(sorted(positions.items()))))
+    until = events.version, other.version
+    return RefreshPlan(None if first or since is None else (since,), until, _next(output, (events, other)))
+
+
+def _next(output: TableState, inputs: Sequence[TableState]) -> AppVersion:
+    """Returns the number of the next commit of the view, with the versions of its inputs."""
+    positions = {table.table_id: table.version for table in inputs}
+    return AppVersion(VIEW_APP, output.app_versions.get(VIEW_APP, -1) + 1, tuple(sorted(positions.items())))

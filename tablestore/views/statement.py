@@ -16,13 +16,15 @@ from tablestore.views.join_query import (
     JoinKind,
     JoinQuery,
     Side,
+    SystemTime,
     conjuncts,
     is_plain_star,
     join_query,
     other_clauses,
+    system_time,
 )
 
-__all__ = ["Place", "join_of_statement"]
+__all__ = ["Place", "join_of_statement", "looks_up_events"]
 
 _DIALECT = "spark"
 
@@ -50,7 +52,9 @@ def join_of_statement(text: str, place: Place, definition_of: Callable[[str], Ta
     """Returns the join that a query asks for.
 
     Args:
-        text: The query: ``SELECT`` of columns ``FROM`` a table ``[LEFT] JOIN`` another ``ON`` its primary key.
+        text: The query: ``SELECT`` of columns ``FROM`` a table ``[LEFT] JOIN`` another ``ON`` its primary key. If the
+            first table is one of events, behind the name of the other one ``FOR SYSTEM_TIME AS OF current_timestamp()``
+            or a column of the events.
         place: Completes names of tables.
         definition_of: Returns the definition of a table; raises `NotFound`.
 
@@ -70,10 +74,11 @@ def join_of_statement(text: str, place: Place, definition_of: Callable[[str], Ta
     tables = [part.this for part in (source, *joins) if part is not None]
     if len(tables) != 2 or not all(isinstance(table, exp.Table) for table in tables):
         raise _unsupported("it does not join two tables")
-    for table in tables:
-        _check_plain(table)
     kind, swapped = _kind(joins[0])
+    _check_plain(tables[0], ())
+    _check_plain(tables[1], () if swapped else ("version",))
     names = _Names.of([tables[1], tables[0]] if swapped else tables, place, definition_of)
+    time = _time(tables[1], names)
     listed = list(_pairs(joins[0], names))
     pairs, key = dict(listed), names.definitions[Side.RIGHT].primary_key
     if len(set(listed)) != len(pairs):
@@ -91,12 +96,48 @@ def join_of_statement(text: str, place: Place, definition_of: Callable[[str], Ta
         [pairs[name] for name in key],
         kind,
         columns,
+        time=time,
     )
 
 
-def _check_plain(table: exp.Table) -> None:
+def looks_up_events(text: str) -> bool:
+    """Returns whether a query joins a table ``FOR SYSTEM_TIME AS OF`` a time."""
+    try:
+        tree = sqlglot.parse_one(text, dialect=_DIALECT)
+    except SqlglotError:
+        return False
+    return any(system_time(join.this) is not None for join in tree.args.get("joins") or [])
+
+
+def _time(table: exp.Table, names: _Names) -> SystemTime | None:
+    """Returns the time as of which events are looked up; None for a join of all rows of both tables."""
+    time, left = system_time(table), names.tables[Side.LEFT]
+    if time is None:
+        if table.args.get("version") is not None:
+            raise _unsupported(f"it reads one version of {names.tables[Side.RIGHT]}")
+        return None
+    if names.definitions[Side.LEFT].primary_key:
+        raise InvalidRequest(
+            f"FOR SYSTEM_TIME AS OF is for events, and {left} has a primary key, so that the result follows each "
+            "change of both tables: leave it out",
+            code="bad-join",
+        )
+    if isinstance(time, exp.CurrentTimestamp):
+        return SystemTime()
+    side, column = names.column(time)
+    if side is not Side.LEFT:
+        raise InvalidRequest(
+            f"FOR SYSTEM_TIME AS OF {time.sql(_DIALECT)} is no time of {left}: name one of its columns, or "
+            "current_timestamp()",
+            code="bad-join",
+        )
+    return SystemTime(column)
+
+
+def _check_plain(table: exp.Table, more: tuple[str, ...]) -> None:
     """Refuses what a query may say of a table beside its name and an alias, such as a version or a sample of it."""
-    clauses = [name for name, value in table.args.items() if value and name not in ("this", "db", "catalog", "alias")]
+    known = ("this", "db", "catalog", "alias", *more)
+    clauses = [name for name, value in table.args.items() if value and name not in known]
     alias = table.args.get("alias")
     if clauses or (alias is not None and alias.args.get("columns")):
         raise _unsupported(f"it does not read all rows of a table by its own names: {table.sql(_DIALECT)}")

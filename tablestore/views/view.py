@@ -19,7 +19,7 @@ from filestore.table import FileStore
 from tablestore.table import Table
 from tablestore.views.examination import unchecked
 from tablestore.views.holds import Holds
-from tablestore.views.refresh_plan import RefreshPlan, plan_refresh, read_versions, same_columns
+from tablestore.views.refresh_plan import RefreshPlan, plan_refresh, read_versions, rebuilt, same_columns
 from tablestore.writing.commit_metrics import CommitMeter
 from tablestore.writing.writer import TableWriter
 
@@ -115,10 +115,26 @@ class View(ABC, Generic[Result]):
             Conflict: ``other-refresh``: another process has refreshed the view meanwhile. Nothing was changed.
             Unavailable: a store did not answer. Refresh again: what was committed is not repeated.
         """
+        return self._refresh(self._plan_refresh)
+
+    def rebuild(self) -> Result:
+        """Computes all rows of the view again from the newest versions of its inputs, and replaces the stored ones.
+
+        Raises as `refresh`.
+        """
+        result = self._refresh(rebuilt)
+        assert result is not None, "there is always something to rebuild"
+        return result
+
+    def _plan_refresh(self, output: TableState, *states: TableState) -> RefreshPlan | None:
+        """Plans a refresh from a version of the view to versions of its inputs; None if there is nothing to do."""
+        return plan_refresh(output, *states)
+
+    def _refresh(self, planned: Callable[..., RefreshPlan | None]) -> Result | None:
         for _ in range(_MOST_LOOKS):
             output, states = self.table.filestore.state(), self._newest()
             self._check(output, states)
-            plan = plan_refresh(output, *states)
+            plan = planned(output, *states)
             if plan is None:
                 for store, state in zip(self._stores, states, strict=True):
                     self._holds.hold_if_possible(store, state.version)
@@ -199,12 +215,16 @@ class View(ABC, Generic[Result]):
         """
         if plan.since is not None:
             before = self._before(plan.since, states)
-            later = any((self._holds.held(s) or 0) > at for s, at in zip(self._stores, plan.since, strict=True))
-            if later and self.table.filestore.state().positions != output.positions:
+            if self._is_overtaken(plan.since, output):
                 return False, None
             if before is not None and self._hold(plan.since):
                 return True, before
         return self._hold(plan.until), None
+
+    def _is_overtaken(self, since: Sequence[int], output: TableState) -> bool:
+        """Returns whether another process has refreshed the view, and holds later versions for it."""
+        later = any((self._holds.held(store) or 0) > at for store, at in zip(self._stores, since, strict=False))
+        return later and self.table.filestore.state().positions != output.positions
 
     def _before(self, since: Sequence[int], states: Sequence[TableState]) -> tuple[TableState, ...] | None:
         """Reads the versions that the view has read; returns None if they cannot be compared with the newest ones."""

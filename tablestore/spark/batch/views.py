@@ -1,4 +1,4 @@
-"""Runs the refresh of a maintained view as a Spark job: each bucket is a task.
+"""Runs the refresh of a maintained join as a Spark job, with a task for each part of its work.
 
 Rows never pass the driver. It reads the keys of the right table that have changed, at most about a million.
 """
@@ -14,8 +14,8 @@ from filestore.files.writer import TableFiles
 from tablestore.spark.batch.compaction import spark_changes
 from tablestore.spark.jobs.local_disk import on_local_disk
 from tablestore.spark.jobs.runner import Attempt, run_tasks
-from tablestore.views.bucket_work import BucketWork
 from tablestore.views.maintained import Execution
+from tablestore.views.refresh import Work
 from tablestore.writing.write_job import TaskOutcome, WriteJob, discard_outcomes
 
 __all__ = ["spark_execution"]
@@ -24,13 +24,13 @@ __all__ = ["spark_execution"]
 def spark_execution(spark: SparkSession) -> Execution:
     """Runs refreshes in a session's workers; tasks may be tried again."""
 
-    def run(job: WriteJob, work: Sequence[BucketWork]) -> Sequence[TaskOutcome]:
+    def run(job: WriteJob, work: Sequence[Work]) -> Sequence[TaskOutcome]:
         return run_tasks(spark, job.table, work, partial(_worked, job), "refresh", discard_outcomes)
 
     return Execution(run, spark_changes(spark), retries=True)
 
 
-def _worked(job: WriteJob, table: TableFiles, work: BucketWork) -> TaskOutcome:
+def _worked(job: WriteJob, table: TableFiles, work: Work) -> TaskOutcome:
     attempt = Attempt.current()
     batches = work.batches(table.definition, lambda: on_local_disk(table, attempt.task))
     return job.run(batches, f"{attempt.task}.{attempt.attempt_id}")

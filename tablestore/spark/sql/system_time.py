@@ -48,7 +48,7 @@ class _Clause:
 def temporal_joins(statement: str, names: Names) -> str:
     """Returns the statement with each time that names a column as an option of its table.
 
-    A materialized view reads all rows of the newest version, which its own parser says of the clause.
+    A materialized view keeps the clause: its query is read where the view is created, and looks new events up by it.
 
     Raises:
         Unsupported: ``temporal-join``: a time whose end is not clear.

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from filestore.delta.state import POSITION_APP, TableState
+from filestore.errors import InvalidRequest
 from filestore.model.schema import Schema
 from tablestore.reading.version_changes import changes_between
 from tablestore.views.left_rows import changed_keys
-from tablestore.views.refresh_plan import plan_refresh, read_versions, same_columns
+from tablestore.views.refresh_plan import plan_append, plan_refresh, read_versions, rebuilt, same_columns
 from tablestore.writing.apps import VIEW_APP
 from tests.tables import define, to_arrow
 from tests.warehouses import warehouse
@@ -37,6 +38,25 @@ def test_only_newer_versions_are_read() -> None:
     assert plan is not None
     assert (plan.since, plan.until, plan.app.version) == ((3, 5), (3, 6), 8)
     assert plan_refresh(view, state("l", 3), state("r", 5)) is None
+
+
+def test_new_events_are_those_of_later_versions() -> None:
+    first = plan_append(state("v", 0), state("e", 3), state("r", 5))
+    assert first is not None
+    assert (first.since, first.until, first.app.version) == (None, (3, 5), 0)
+    view = state("v", 4, e=3, r=5)
+    view = replace(view, app_versions={**view.app_versions, VIEW_APP: 7})
+    assert plan_append(view, state("e", 3), state("r", 6)) is None
+    plan = plan_append(view, state("e", 4), state("other", 0))
+    assert plan is not None
+    assert (plan.since, plan.until, plan.app.version) == ((3,), (4, 0), 8)
+    assert dict(plan.app.positions) == {"e": 4, "other": 0}
+    again = rebuilt(view, state("e", 3), state("r", 5))
+    assert (again.since, again.until, again.app.version) == (None, (3, 5), 8)
+    for table in (state("e", 2), state("other", 9)):
+        with pytest.raises(InvalidRequest) as caught:
+            plan_append(view, table, state("r", 5))
+        assert caught.value.code == "events-replaced"
 
 
 @pytest.mark.parametrize(("left", "right"), [("l", "other"), ("other", "r")])

@@ -6,15 +6,15 @@ import pytest
 
 from filestore.errors import InvalidRequest, NotFound, TableStoreError
 from filestore.model.definition import TableDefinition
-from tablestore.views.join_query import JoinKind, JoinQuery, parse_join
-from tablestore.views.statement import Place, join_of_statement
+from tablestore.views.join_query import JoinKind, JoinQuery, SystemTime, parse_join
+from tablestore.views.statement import Place, join_of_statement, looks_up_events
 from tests.tables import define
 
 TABLES = {
     "shop.orders": define("id BIGINT NOT NULL, planet_id BIGINT, star STRING, Amount INT", ["id"]),
     "shop.planets": define("id BIGINT NOT NULL, name STRING, size INT", ["id"]),
     "sky.stars": define("star STRING NOT NULL, planet_id BIGINT NOT NULL, mass INT", ["star", "planet_id"]),
-    "shop.events": define("id BIGINT, what STRING"),
+    "shop.events": define("id BIGINT, what STRING, At TIMESTAMP"),
 }
 HERE = Place("lake", "shop")
 
@@ -123,6 +123,63 @@ def test_what_cannot_be_kept_up_to_date_is_refused_with_a_sentence(text: str, co
     with pytest.raises(TableStoreError, match=sentence) as caught:
         read(text)
     assert caught.value.code == code
+
+
+EVENTS = "SELECT e.what, p.name FROM events e LEFT JOIN planets {} AS p ON e.id = p.id"
+
+
+@pytest.mark.parametrize("clause", ["FOR SYSTEM_TIME AS OF", "for system_time as of", "TIMESTAMP AS OF"])
+@pytest.mark.parametrize(("time", "column"), [("current_timestamp()", None), ("e.at", "At"), ("what", "what")])
+def test_events_are_looked_up_as_of_a_time(clause: str, time: str, column: str | None) -> None:
+    text = EVENTS.format(f"{clause} {time}")
+    assert looks_up_events(text)
+    if column == "what":
+        with pytest.raises(InvalidRequest, match="is STRING, and events are looked up as of a TIMESTAMP"):
+            read(text)
+        return
+    query = read(text)
+    assert (query.left, query.right, query.kind, query.time) == (
+        "shop.events", "shop.planets", JoinKind.LEFT, SystemTime(column)
+    )  # fmt: skip
+    assert query.left_columns == ("what", "id", *([] if column is None else [column]))
+    assert parse_join(query.sql()) == query
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "sentence"),
+    [
+        (EVENTS.format(""), "bad-join", "shop.events has no primary key"),
+        (EVENTS.format("FOR SYSTEM_TIME AS OF '2026-01-01'"), "view-query", "is no column of a table"),
+        (EVENTS.format("FOR SYSTEM_TIME AS OF p.name"), "bad-join", "is no time of shop.events"),
+        (EVENTS.format("VERSION AS OF 3"), "view-query", "one version of shop.planets"),
+        (
+            "SELECT o.id, p.name FROM orders o JOIN planets FOR SYSTEM_TIME AS OF current_timestamp() p "
+            "ON o.planet_id = p.id",
+            "bad-join",
+            "shop.orders has a primary key, so that the result follows each change",
+        ),
+        (
+            "SELECT e.what FROM planets p RIGHT JOIN events FOR SYSTEM_TIME AS OF current_timestamp() e ON e.id = p.id",
+            "view-query",
+            "does not read all rows",
+        ),
+        (
+            "SELECT count(*) AS n FROM events e JOIN planets FOR SYSTEM_TIME AS OF e.at p ON e.id = p.id",
+            "view-query",
+            "is no column",
+        ),
+    ],
+)
+def test_other_look_ups_of_events_are_refused(text: str, code: str, sentence: str) -> None:
+    with pytest.raises(TableStoreError, match=sentence) as caught:
+        read(text)
+    assert caught.value.code == code
+
+
+def test_which_queries_look_events_up() -> None:
+    assert not looks_up_events("SELECT 1 +")
+    assert not looks_up_events(EVENTS.format("VERSION AS OF 3"))
+    assert not looks_up_events("SELECT * FROM planets FOR SYSTEM_TIME AS OF current_timestamp() p")
 
 
 def test_a_table_is_joined_with_itself() -> None:
