@@ -1,4 +1,4 @@
-"""`Fingerprint`: tells whether two streams of rows have the same rows equally often, in whatever order."""
+"""`Fingerprint`: says whether two streams of rows have the same rows equally often, in whatever order."""
 
 from __future__ import annotations
 

@@ -91,5 +91,31 @@ def test_a_task_that_fails_changes_nothing_and_leaves_nothing(lake: SparkStore, 
     assert rows(view.table) == by_spark(lake, view)
 
 
+@pytest.mark.parametrize("right", ["small", pytest.param("large", marks=pytest.mark.deep)])
+def test_events_are_looked_up_by_jobs(
+    lake: SparkStore, store: Store, right: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each refresh has more than one task, which get what they need without the driver."""
+    monkeypatch.setattr("tablestore.views.event_work._TASK_BYTES", 1)
+    if right == "large":
+        monkeypatch.setattr("tablestore.reading.keyed_rows.SMALL_BYTES", 1)
+    events = store.create_table("shop.e", "n INT, x BIGINT")
+    names = store.create_table("shop.r", "id BIGINT, y STRING", primary_key=["id"])
+    view = lake.maintain_join("shop.v", left="shop.e", right="shop.r", on="x", kind="left", options={"bucket": "2"})
+    wanted: list[Row] = []
+    for number in range(2):
+        names.write([{"id": key, "y": f"{key} at {number}"} for key in range(20)])
+        for half in range(2):
+            some = [{"n": number, "x": key} for key in range(half * 15, half * 15 + 15)]
+            events.write(to_arrow(events.definition, some))
+            wanted += [row | {"y": f"{row['x']} at {number}" if row["x"] < 20 else None} for row in some]
+        done = view.refresh()
+        assert done is not None
+        assert done.whole is (number == 0)
+        assert rows(view.table) == in_order(wanted)
+    assert in_order(row.asDict() for row in lake.read("shop.v").collect()) == in_order(wanted)
+    assert lake.examine("shop.v").findings == ()
+
+
 def data_files(view: MaintainedJoin) -> set[str]:
     return {str(path) for path in Path(view.table.location).rglob("*.parquet")}

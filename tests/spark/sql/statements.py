@@ -337,6 +337,51 @@ MATERIALIZED = [
     *refuses("CREATE MATERIALIZED VIEW lake.stock.v AS SELECT count(*) FROM sales", "[tablestore: view-query]"),
     *refuses("CREATE OR REPLACE MATERIALIZED VIEW lake.stock.named AS SELECT 1", "cannot be replaced"),
     *does("DROP MATERIALIZED VIEW lake.stock.named", "DROP MATERIALIZED VIEW IF EXISTS lake.stock.named"),
+    *does(
+        "CREATE TABLE lake.stock.visits (item BIGINT, at TIMESTAMP)",
+        "INSERT INTO lake.stock.visits VALUES (10, now()), (10, TIMESTAMP'2020-01-01 00:00:00Z'), (12, null)",
+    ),
+    *gives(
+        "CREATE MATERIALIZED VIEW lake.stock.seen AS SELECT v.item, t.name FROM visits AS v "
+        "LEFT JOIN things FOR SYSTEM_TIME AS OF current_timestamp() AS t ON v.item = t.id",
+        "stock.seen | 1 | stock.visits 1, stock.things 2 | true",
+    ),
+    *gives(
+        "CREATE MATERIALIZED VIEW lake.stock.seen_then AS SELECT v.item, t.name FROM lake.stock.visits AS v "
+        "JOIN lake.stock.things FOR SYSTEM_TIME AS OF v.at AS t ON v.item = t.id",
+        "stock.seen_then | 1 | stock.visits 1, stock.things 2 | true",
+    ),
+    *gives("SELECT * FROM lake.stock.seen_then", "10 | pen"),
+    *does(
+        "INSERT INTO lake.stock.things VALUES (10, 'pencil')",
+        "INSERT INTO lake.stock.visits VALUES (10, null)",
+    ),
+    *gives("REFRESH MATERIALIZED VIEW lake.stock.seen", "stock.seen | 2 | stock.visits 2, stock.things 3 | false"),
+    *gives("SELECT * FROM lake.stock.seen ORDER BY item, name", "10 | pen", "10 | pen", "10 | pencil", "12 | NULL"),
+    *gives("CALL lake.sys.doctor('stock.seen')"),
+    *gives(
+        "EXPLAIN REFRESH MATERIALIZED VIEW lake.stock.seen_then",
+        "stock.seen_then is refreshed incrementally, without Spark, and only gets inserts",
+        "read the rows that were inserted into stock.visits",
+        "look them up in stock.things (inner, item = id), in the version of the time at of each",
+        "add the results, which later changes of stock.things do not change",
+    ),
+    *gives(
+        "EXPLAIN CREATE MATERIALIZED VIEW lake.stock.v AS SELECT v.item, t.name FROM visits v JOIN things t "
+        "ON v.item = t.id",
+        "stock.v is refreshed as a whole, by Spark: stock.visits has no primary key",
+        "compute all rows",
+        "replace the stored ones",
+    ),
+    *refuses(
+        "CREATE MATERIALIZED VIEW lake.stock.v AS SELECT s.id FROM sales s "
+        "JOIN things FOR SYSTEM_TIME AS OF current_timestamp() t ON s.item = t.id",
+        "[tablestore: bad-join]",
+    ),
+    *refuses("DELETE FROM lake.stock.seen", "[tablestore: maintained-view]"),
+    *does("DELETE FROM lake.stock.visits WHERE item = 12"),
+    *refuses("REFRESH MATERIALIZED VIEW lake.stock.seen", "[tablestore: events-changed]"),
+    *does("DROP MATERIALIZED VIEW lake.stock.seen", "DROP MATERIALIZED VIEW lake.stock.seen_then"),
 ]
 
 VERSIONS = [
