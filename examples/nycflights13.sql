@@ -117,7 +117,7 @@ SELECT count(*) AS departures, count_if(dep_delay = 999) AS cancelled_at_new_yea
        count_if(month = 1 AND day = 1 AND dep_delay < 0) AS early_on_the_first_day
 FROM lake.nyc.departures;
 
--- 8. Joins that are kept up to date: a refresh reads what has changed in both tables, and writes what differs -------------
+-- 8. Views that are kept up to date: a refresh reads what has changed in their tables, and writes what differs ------------
 CREATE MATERIALIZED VIEW lake.nyc.flown AS
 SELECT f.year, f.month, f.day, f.carrier, f.flight, f.origin, f.tailnum, f.dep_delay, p.model, p.seats
 FROM lake.nyc.flights f LEFT JOIN lake.nyc.planes p ON p.tailnum = f.tailnum;
@@ -126,8 +126,9 @@ CREATE MATERIALIZED VIEW lake.nyc.landed AS
 SELECT f.year, f.month, f.day, f.carrier, f.flight, f.origin, f.dest, f.arr_delay, d.name AS airport
 FROM lake.nyc.flights f JOIN lake.nyc.airports d ON d.faa = f.dest;
 
-REFRESH MATERIALIZED VIEW lake.nyc.flown;
-REFRESH MATERIALIZED VIEW lake.nyc.landed;
+-- Delays by airport and hour. The key says that no hour is null, so a refresh reads only the groups that changes affect.
+CREATE MATERIALIZED VIEW lake.nyc.delays PRIMARY KEY (origin, hour) AS
+SELECT origin, hour, avg(dep_delay) AS delay, count(*) AS flights FROM lake.nyc.flights GROUP BY origin, hour;
 
 UPDATE lake.nyc.planes SET seats = seats + 1 WHERE tailnum = 'N711MQ';
 UPDATE lake.nyc.airports SET name = 'Chicago O''Hare' WHERE faa = 'ORD';
@@ -135,13 +136,18 @@ DELETE FROM lake.nyc.flights WHERE month = 3 AND day = 1;
 
 REFRESH MATERIALIZED VIEW lake.nyc.flown;
 REFRESH MATERIALIZED VIEW lake.nyc.landed;
+REFRESH MATERIALIZED VIEW lake.nyc.delays;
 
 SELECT _change_type AS kind, count(*) AS landed
 FROM lake.nyc.landed CHANGES FROM VERSION 2
 GROUP BY 1 ORDER BY 1;
+
+SELECT origin AS latest_from, hour, round(delay, 1) AS delay, flights
+FROM lake.nyc.delays WHERE flights >= 100 ORDER BY delay DESC, origin LIMIT 3;
 
 -- 9. Compaction merges what the changes have left in small files; the doctor finds nothing --------------------------------
 CALL lake.sys.compact('nyc.flights', full => true);
 CALL lake.sys.doctor('nyc.flights');
 CALL lake.sys.doctor('nyc.departures');
 CALL lake.sys.doctor('nyc.landed');
+CALL lake.sys.doctor('nyc.delays');

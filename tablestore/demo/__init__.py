@@ -5,7 +5,7 @@ days    the changes of each day, and the rows that the table must have then: pur
 replay  replays changes, and checks that each arrived exactly once; fingerprints: pure as well
 steps   the steps of the demo                       live    the step with a concurrent reader and writer
 run     runs the steps in order                     report  prints the results
-joins   the step with maintained joins
+kept_views  the step with maintained views
 places  where it runs: in a folder, or on a deployment
 advice  commands to try next                        quiet   redirects Spark's output to a file
 """

@@ -11,7 +11,7 @@ from filestore.ambient import system_ambient
 from tablestore.demo.advice import next_commands
 from tablestore.demo.data import DATABASE, read_frames
 from tablestore.demo.days import first_days
-from tablestore.demo.joins import keep_joins
+from tablestore.demo.kept_views import keep_views
 from tablestore.demo.live import follow_writer
 from tablestore.demo.places import Folder, Place
 from tablestore.demo.quiet import errors_to
@@ -71,9 +71,9 @@ def _tell(stage: Stage, days: int) -> None:
         other_readers(stage, [*first, *second])
     with story.step("Travel in time"):
         time_travel(stage)
-    with story.step("Keep joins of flights with planes and with airports up to date"):
+    with story.step("Keep joins with planes and airports, and delays by airport and hour, up to date"):
         [day] = first_days(1, after=2 * days)
-        keep_joins(stage, day)
+        keep_views(stage, day)
     with story.step("Call the doctor"):
         examine(stage)
 

@@ -151,12 +151,12 @@ def time_travel(stage: Stage) -> None:
 
 
 def examine(stage: Stage) -> None:
-    """Lets the doctor read every stored byte of every table, and compute the joins again."""
-    names = stage.store.list_tables(DATABASE)
+    """Lets the doctor read every stored byte of every table, and compute the views again."""
+    names, lake = stage.store.list_tables(DATABASE), SparkStore(stage.spark, stage.store)
     with stage.story.progress("reading every file", len(names)) as advance:
         reports = []
         for name in names:
-            reports.append(stage.store.examine(f"{DATABASE}.{name}"))
+            reports.append(lake.examine(f"{DATABASE}.{name}"))
             advance()
     problems = [f"{f.code} {f.path or ''}" for r in reports for f in r.problems]
     files, rows = sum(r.files for r in reports), sum(r.rows for r in reports)

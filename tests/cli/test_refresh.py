@@ -76,3 +76,27 @@ def test_the_doctor_checks_the_rows_of_a_view(run: Run, joined: Store) -> None:
     done = run("doctor", "shop.v")
     assert done.exit_code == 0
     assert "view-unchecked" in done.stdout
+
+
+def test_a_view_of_events_is_rebuilt(run: Run, store: Store) -> None:
+    events = store.create_table("shop.e", "x BIGINT")
+    events.write([{"x": 5}])
+    store.create_table("shop.r", "id BIGINT, y STRING", primary_key=["id"]).write([{"id": 5, "y": "foo"}])
+    store.maintain_join("shop.v", left="shop.e", right="shop.r", on="x")
+    assert "shop.v version 1: shop.e at version 1, shop.r at version 1" in run("refresh", "shop.v").stderr
+    events.write([{"x": 5}, {"x": 5}], overwrite=True)
+    failed = run("refresh", "--all")
+    assert failed.exit_code == 1
+    assert "error[events-changed]" in failed.stderr
+    assert "version 2: shop.e at version 2, shop.r at version 1, all rows computed again" in (
+        run("refresh", "shop.v", "--rebuild").stderr
+    )
+    assert run("scan", "shop.v", "--format", "json").stdout.count("\n") == 2
+    shown = json.loads(run("describe", "shop.v", "--format", "json").stdout)["view"]
+    assert shown == {
+        "inputs": ["shop.e at version 2 (0 newer)", "shop.r at version 1 (0 newer)"],
+        "refreshed": "incrementally, without Spark, and only gets inserts",
+    }
+    assert run("doctor", "shop.v").exit_code == 0
+    for more in (["--all", "--rebuild"], ["shop.v", "--rebuild", "--follow"]):
+        assert "error[bad-arguments]" in run("refresh", *more).stderr

