@@ -185,7 +185,8 @@ class Table(Versioned):
             columns: The columns of the table in the result; None: all but those of `on`.
             prefix: Is put before their names in the result.
             at: The rows' column with a time: each row meets the newest version that was committed at or before it, and
-                none if it is null or before the table was created. A time without a zone is UTC.
+                none if it is null or before the table was created. A time without a zone is UTC. None or
+                ``processing``: the newest version.
             version: Reads that version; None and no `at`: the newest one.
             fresh: Reads also what the log has beyond the newest version, as in `scan`.
             expired: With `at`, where a version has expired: ``fail``, or ``oldest``: take the oldest that is left.

@@ -23,6 +23,7 @@ On: TypeAlias = str | Sequence[str] | Mapping[str, str] | None
 
 KINDS = ("inner", "left")
 EXPIRED = ("fail", "oldest")
+PROCESSING = "processing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,8 @@ class LookupRequest:
         kind: ``left``: a row without a match is in the result, with nulls; ``inner``: it is not.
         columns: The columns of the table in the result; None: all but those of `on`.
         prefix: Is put before their names.
-        at: The column of the rows with the time of which the table's version is meant; None: the newest version.
+        at: The column of the rows with the time of which the table's version is meant; None: the newest version, which
+            ``processing`` asks for, too.
         expired: What to do where that version has expired: ``fail``, or ``oldest``: take the oldest one that is left.
     """
 
@@ -44,6 +46,10 @@ class LookupRequest:
     prefix: str = ""
     at: str | None = None
     expired: str = "fail"
+
+    def __post_init__(self) -> None:
+        if self.at == PROCESSING:
+            object.__setattr__(self, "at", None)
 
     def pairs(self, definition: TableDefinition) -> tuple[tuple[str, str], ...]:
         """Returns the pairs of a column of the rows and a column of the table.

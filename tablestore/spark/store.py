@@ -383,7 +383,8 @@ class SparkStore(StoreViews):
             kind: ``left``, or ``inner``.
             columns: The columns of the table in the result; None: all but those of `on`.
             prefix: Is put before their names in the result.
-            at: The rows' column with a time: each row meets the newest version that was committed at or before it.
+            at: The rows' column with a time: each row meets the newest version that was committed at or before it. None
+                or ``processing``: the version that is the newest one, as above.
             fresh: Reads also what an eventual log has beyond that version, up to its end at that time.
             expired: With `at`, where a version has expired: ``fail``, or ``oldest``.
 

@@ -203,6 +203,11 @@ def test_a_version_and_the_newest_one(planets: Table) -> None:
         planets.lookup(asked, version=99)
 
 
+def test_processing_time_by_its_name_is_the_newest_version(planets: Table) -> None:
+    for rows in ([{"id": 1}], [{"id": 1, "processing": "a column of this name is no time"}]):
+        assert planets.lookup(rows, at="processing") == planets.lookup(rows)
+
+
 def test_each_row_meets_the_version_of_its_time(planets: Table) -> None:
     planets.write([{"id": 1, "name": "new", "star": 1}])
     planets.write(to_arrow(planets, [{"id": 1, "_kind": "-D"}]))
