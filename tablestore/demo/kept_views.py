@@ -26,15 +26,15 @@ class _Kept(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in the database."""
+        """The view's name in the database."""
 
     @property
     def meaning(self) -> str:
-        """What it has, behind its name."""
+        """Says which rows the view has; it is printed behind its name."""
 
     @property
     def claim(self) -> str:
-        """What is checked, behind its name."""
+        """Says what is checked; it is printed behind its name."""
 
     def open(self, stage: Stage) -> View[Any]:
         """Creates it."""
@@ -63,7 +63,7 @@ class _Join:
 
     @property
     def meaning(self) -> str:
-        """What it has, behind its name."""
+        """Says which rows the view has; it is printed behind its name."""
         return f"joins flights and {self.right}"
 
     @property

@@ -204,8 +204,8 @@ def test_a_version_and_the_newest_one(planets: Table) -> None:
 
 
 def test_processing_time_by_its_name_is_the_newest_version(planets: Table) -> None:
-    for rows in ([{"id": 1}], [{"id": 1, "processing": "a column of this name is no time"}]):
-        assert planets.lookup(rows, at="processing") == planets.lookup(rows)
+    for asked in ([{"id": 1}], [{"id": 1, "processing": "a column of this name is no time"}]):
+        assert planets.lookup(asked, at="processing") == planets.lookup(asked)
 
 
 def test_each_row_meets_the_version_of_its_time(planets: Table) -> None:
