@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import signal
+import threading
+from contextlib import ExitStack
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,12 +13,14 @@ import typer
 
 from filestore.errors import InvalidRequest, Unavailable
 from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Token
-from tablestore.cli.follow import interruptible
 from tablestore.cli.opening import open_store, spark_settings
-from tablestore.cli.output import note
+from tablestore.cli.output import complain, note
+from tablestore.cli.signals import ending
 
 if TYPE_CHECKING:
+    from tablestore.spark import SparkStore
     from tablestore.store import Store
+    from tablestore.views.upkeep import RefreshOutcome, Upkeep
     from tablestore.views.view import View
 
 __all__ = ["refresh"]
@@ -38,7 +41,8 @@ def refresh(
 ) -> None:
     """Add to a maintained view what has changed in the tables that it reads, and before to the views that it reads.
 
-    Spark is started for views that are more than a join of two tables.
+    Spark is started for views that are more than a join of two tables. With [bold]--all[/bold] a view that fails holds
+    up no other one: it is reported, and with [bold]--follow[/bold] tried again later; without it the exit code is 1.
 
     [dim]tablestore refresh shop.named_orders --follow[/dim]
     """
@@ -46,56 +50,110 @@ def refresh(
         raise InvalidRequest("name a view, or give --all", code="bad-arguments")
     if rebuild and (every_view or follow):
         raise InvalidRequest("--rebuild takes one view, once: leave --all and --follow out", code="bad-arguments")
-    with open_store(catalog, token) as store, _opened(store, name, catalog, token) as views:
-        if not follow:
-            for view in views:
-                is_named = view.table.identifier == name
-                _refresh(view, quiet=name is not None and not is_named, rebuild=rebuild and is_named)
-            return
-        with interruptible() as stopped:
+    stopped = threading.Event()
+    with open_store(catalog, token) as store, ExitStack() as stack:
+        opened = _Views(store, stack, catalog, token)
+        if follow:
+            stack.enter_context(ending(stopped, (signal.SIGTERM, signal.SIGINT)))
             note(f"refreshing {name or 'all views'}; Ctrl-C stops it")
-            last = False
-            while not last:
-                last = stopped.wait(every)  # what was committed before is still added
-                for view in views:
-                    for done in view.follow(lambda: True):
-                        _report(view, done)
+        if name is not None:
+            _refresh_one(opened, name, rebuild, stopped if follow else None, every)
+        elif not follow:
+            _refresh_all_once(opened)
+        else:
+            _refresh_all(opened, stopped, every)
 
 
-@contextmanager
-def _opened(store: Store, name: str | None, catalog: str, token: str | None) -> Iterator[Sequence[View[Any]]]:
-    """Opens views, each behind those that it reads; with Spark, if one of them needs it."""
-    from tablestore.views.creation import all_views, inputs_of, open_view  # loads sqlglot
-    from tablestore.views.maintained import MaintainedJoin
-    from tablestore.views.refresh_order import refresh_order
+class _Views:
+    """Opens views; the first one that needs Spark starts it, and the end of the command stops it."""
 
-    named = [open_view(store, name).table.identifier] if name is not None else all_views(store)
-    views = [open_view(store, one) for one in refresh_order(named, partial(inputs_of, store))]
-    if all(isinstance(view, MaintainedJoin) for view in views):
-        yield views
+    def __init__(self, store: Store, stack: ExitStack, catalog: str, token: str | None) -> None:
+        self._store, self._stack, self._catalog, self._token = store, stack, catalog, token
+        self._lake: SparkStore | None = None
+
+    def named(self, name: str | None) -> list[str]:
+        """Returns the names of a view and of those that it reads, or of all views, each behind those that it reads."""
+        from tablestore.views.creation import all_views, inputs_of, open_view  # loads sqlglot
+        from tablestore.views.refresh_order import refresh_order
+
+        named = all_views(self._store) if name is None else [open_view(self._store, name).table.identifier]
+        return refresh_order(named, partial(inputs_of, self._store))
+
+    def open(self, name: str) -> View[Any]:
+        """Opens a view of any kind."""
+        from tablestore.views.creation import open_view
+        from tablestore.views.maintained import MaintainedJoin
+
+        view = open_view(self._store, name)
+        return view if isinstance(view, MaintainedJoin) else self._started().maintained_view(name)
+
+    def _started(self) -> SparkStore:
+        if self._lake is None:
+            if find_spec("pyspark") is None:
+                raise Unavailable(
+                    "a view is computed by Spark, which is not installed: pip install 'lakehouse-tablestore[spark]'",
+                    code="spark-missing",
+                )
+            from tablestore.spark import SparkStore, spark_session
+
+            storage = spark_settings(self._catalog, self._token)["storage_options"]
+            spark = spark_session("tablestore refresh", storage_options=storage)
+            self._stack.callback(spark.stop)
+            self._lake = SparkStore(spark, self._store)
+        return self._lake
+
+
+def _refresh_one(opened: _Views, name: str, rebuild: bool, stopped: threading.Event | None, every: float) -> None:
+    """Refreshes a view and those that it reads, once or until the command is stopped; an error ends the command."""
+    views = [opened.open(one) for one in opened.named(name)]
+    if stopped is None:
+        for view in views:
+            is_named = view.table.identifier == name
+            done = view.rebuild() if rebuild and is_named else view.refresh()
+            if done is not None:
+                _report(view, done)
+            elif is_named:
+                note(f"{name} is up to date")
         return
-    if find_spec("pyspark") is None:
-        raise Unavailable(
-            "a view of these is computed by Spark, which is not installed: pip install 'lakehouse-tablestore[spark]'",
-            code="spark-missing",
-        )
-    from tablestore.spark import SparkStore, spark_session
-
-    storage = spark_settings(catalog, token)["storage_options"]
-    spark = spark_session("tablestore refresh", storage_options=storage)
-    try:
-        lake = SparkStore(spark, store)
-        yield [lake.maintained_view(view.table.identifier) for view in views]
-    finally:
-        spark.stop()
+    last = False
+    while not last:
+        last = stopped.wait(every)  # what was committed before is still added
+        for view in views:
+            for done in view.follow(lambda: True):
+                _report(view, done)
 
 
-def _refresh(view: View[Any], *, quiet: bool, rebuild: bool) -> None:
-    done = view.rebuild() if rebuild else view.refresh()
-    if done is not None:
-        _report(view, done)
-    elif not quiet:
-        note(f"{view.table.identifier} is up to date")
+def _refresh_all_once(opened: _Views) -> None:
+    failed = False
+    for outcome in _upkeep(opened).round():
+        _report_outcome(outcome)
+        failed |= outcome.error is not None
+        if outcome.error is None and outcome.result is None:
+            note(f"{outcome.name} is up to date")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _refresh_all(opened: _Views, stopped: threading.Event, every: float) -> None:
+    upkeep, last = _upkeep(opened), False
+    while not last:
+        last = stopped.wait(every)
+        for outcome in upkeep.round():
+            _report_outcome(outcome)
+
+
+def _upkeep(opened: _Views) -> Upkeep:
+    from filestore.ambient import system_ambient
+    from tablestore.views.upkeep import Upkeep
+
+    return Upkeep(partial(opened.named, None), opened.open, system_ambient().monotonic_s)
+
+
+def _report_outcome(outcome: RefreshOutcome) -> None:
+    if outcome.error is not None:
+        complain(outcome.error, outcome.name or "")
+    elif outcome.view is not None and outcome.result is not None:
+        _report(outcome.view, outcome.result)
 
 
 def _report(view: View[Any], done: Any) -> None:

@@ -28,4 +28,5 @@ statement      the query of CREATE MATERIALIZED VIEW. Pure
 examination    the doctor's findings about a view. Pure
 maintained     `MaintainedJoin`: refreshes, and says how far a view is behind
 creation       creates the table of a view, or opens it
+upkeep         refreshes all views of a catalog, round after round
 """

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
+from collections.abc import Callable
 
 import pytest
 
 from tablestore import Store
 from tests.cli.conftest import Run
+from tests.cli.programs import Program
 
 
 @pytest.fixture
@@ -46,6 +49,32 @@ def test_all_views_are_refreshed_behind_those_that_they_read(run: Run, joined: S
     joined.managed_table("shop.l").write([{"k": 3, "x": 5}])
     assert "shop.v version 2" in run("refresh", "shop.a").stderr
     assert joined.table("shop.a").scan().to_polars().height == 2
+
+
+def test_a_view_that_fails_holds_up_no_other_one(run: Run, joined: Store) -> None:
+    joined.maintain_join("shop.a", left="shop.l", right="shop.r", on="x")
+    joined.create_table("shop.r2", "id BIGINT, y STRING", primary_key=["id"])
+    joined.maintain_join("shop.b", left="shop.l", right="shop.r2", on="x")
+    joined.drop_table("shop.r2")
+    done = run("refresh", "--all")
+    assert done.exit_code == 1
+    assert "shop.b: error[table-not-found]" in done.stderr
+    assert "shop.a version 1" in done.stderr
+    assert "shop.v version 1" in done.stderr
+    joined.drop_table("shop.b")
+    again = run("refresh", "--all")
+    assert again.exit_code == 0
+    assert "shop.a is up to date" in again.stderr
+
+
+@pytest.mark.slow
+def test_all_views_are_followed_until_a_signal(start: Callable[..., Program], joined: Store) -> None:
+    program = start("refresh", "--all", "--follow", "--every", "0.05")
+    program.err.until_any("shop.v version 1")
+    joined.managed_table("shop.l").write([{"k": 2, "x": 5}])
+    program.err.until_any("shop.v version 2")
+    program.process.send_signal(signal.SIGTERM)
+    assert program.wait() == 0
 
 
 def test_a_view_or_all_of_them(run: Run, joined: Store) -> None:
