@@ -23,6 +23,8 @@ from tablestore.spark.sql.parenthesized import parenthesized
 __all__ = ["refuse_fixed_times", "temporal_joins"]
 
 _OPTION = "'system_time'"
+_BEFORE = frozenset({"FROM", "JOIN", ",", "("})
+"""The words behind which a query names a table that it reads."""
 _OPERATORS = frozenset({"+", "-", "*", "/", "%", "||", "&", "|", "^", "[", "::"})
 
 
@@ -32,6 +34,8 @@ class _Clause:
 
     Attributes:
         table: ``database.table``.
+        written: The last token of its name.
+        whole: Whether the statement names its database, too.
         begin: The number of its first token.
         time: The number of the first token of the time.
         end: The number of the token behind it.
@@ -39,6 +43,8 @@ class _Clause:
     """
 
     table: str
+    written: Token
+    whole: bool
     begin: int
     time: int
     end: int
@@ -51,7 +57,7 @@ def temporal_joins(statement: str, names: Names) -> str:
     A materialized view keeps the clause: its query is read where the view is created, and looks new events up by it.
 
     Raises:
-        Unsupported: ``temporal-join``: a time whose end is not clear.
+        Unsupported: ``temporal-join``: a time whose end is not clear, or a name that ``WITH`` gives to a query.
     """
     tokens = sqlglot.tokenize(statement, dialect="spark")
     if len(tokens) == 2 and tokens[0].text.upper() == "EXPLAIN":  # sqlglot reads what follows EXPLAIN as one token
@@ -64,6 +70,12 @@ def temporal_joins(statement: str, names: Names) -> str:
     for clause in _clauses(statement, tokens, names):
         if not clause.by_row:
             continue
+        if not clause.whole and clause.written.text.lower() in _common_tables(tokens):
+            raise Unsupported(
+                f"{clause.written.text} is a query of WITH here, which has no versions by time: FOR SYSTEM_TIME AS OF "
+                "a column is for managed tables",
+                code="temporal-join",
+            )
         first, last = tokens[clause.time], tokens[clause.end - 1]
         time = statement[first.start : last.end + 1]
         if clause.end < len(tokens) and tokens[clause.end].text in _OPERATORS:
@@ -105,22 +117,40 @@ def _clauses(statement: str, tokens: Sequence[Token], names: Names) -> Iterator[
         if token.text.upper() != "SYSTEM_TIME" or words != ["AS", "OF"]:
             continue
         begin = number - 1 if number and tokens[number - 1].text.upper() == "FOR" else number
-        table = _table_before(tokens, begin, names)
+        named = _table_before(tokens, begin, names)
         end = _end_of_time(tokens, number + 3)
-        if table is not None and end is not None:
+        if named is not None and end is not None:
+            table, first = named
             time = statement[tokens[number + 3].start : tokens[end - 1].end + 1]
-            yield _Clause(table, begin, number + 3, end, _names_a_column(time))
+            written, whole = tokens[begin - 1], first < begin - 1
+            yield _Clause(table, written, whole, begin, number + 3, end, _names_a_column(time))
 
 
-def _table_before(tokens: Sequence[Token], end: int, names: Names) -> str | None:
-    """Returns the table of ours whose name ends before a token."""
+def _table_before(tokens: Sequence[Token], end: int, names: Names) -> tuple[str, int] | None:
+    """Returns the table of ours that a query reads by the name before a token, and the number of its first token."""
     for begin in (end - 5, end - 3, end - 1):  # the longest name that ends there
-        if begin < 0 or (begin and tokens[begin - 1].token_type is TokenType.DOT):
+        if begin < 1 or tokens[begin - 1].token_type is TokenType.DOT:
             continue
         table = named_table(tokens, begin, names)
         if table is not None and table.end == end:
-            return table.name
+            before = begin - 1
+            if tokens[before].text == "$":  # of a system table
+                before -= 2
+                while before > 0 and tokens[before].token_type is TokenType.DOT:
+                    before -= 2
+            return (table.name, begin) if tokens[before].text.upper() in _BEFORE else None
     return None
+
+
+def _common_tables(tokens: Sequence[Token]) -> set[str]:
+    """The names that ``WITH name [(columns)] AS (…)`` gives to queries, in lower case."""
+    found = set()
+    for number, token in enumerate(tokens):
+        listed = parenthesized(tokens, number + 1)
+        end = number + 1 if listed is None else listed.close + 1
+        if [behind.text.upper() for behind in tokens[end : end + 2]] == ["AS", "("]:
+            found.add(token.text.lower())
+    return found
 
 
 def _end_of_time(tokens: Sequence[Token], begin: int) -> int | None:

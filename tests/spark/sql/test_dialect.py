@@ -309,6 +309,27 @@ def test_a_time_without_a_clear_end_is_refused(time: str) -> None:
     assert caught.value.code == "temporal-join"
 
 
+@pytest.mark.parametrize("query", ["D AS (SELECT 1)", "x AS (SELECT 1), d (a, b) AS (SELECT 1, 2)"])
+def test_a_query_of_with_has_no_versions(query: str) -> None:
+    joined = "SELECT * FROM o JOIN {} FOR SYSTEM_TIME AS OF o.ts AS e ON o.k = e.id"
+    with pytest.raises(Unsupported, match="d is a query of WITH here") as caught:
+        rewritten(f"WITH {query} {joined.format('d')}", HERE)
+    assert caught.value.code == "temporal-join"
+    assert "'system_time'" in rewritten(f"WITH {query} {joined.format('shop.d')}", HERE), "that is no name of WITH"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO lake.shop.d FOR SYSTEM_TIME AS OF o.ts SELECT 1",
+        "SELECT * FROM STREAM lake.shop.d FOR SYSTEM_TIME AS OF ts",
+        "MERGE INTO t USING lake.shop.d FOR SYSTEM_TIME AS OF t.ts ON t.id = d.id WHEN MATCHED THEN DELETE",
+    ],
+)
+def test_where_no_query_reads_a_table_the_clause_stays(statement: str) -> None:
+    assert rewritten(statement, ELSEWHERE) == statement
+
+
 @pytest.mark.parametrize("begin", ["", "EXPLAIN "])
 def test_the_query_of_a_materialized_view_stays(begin: str) -> None:
     statement = f"{begin}CREATE MATERIALIZED VIEW lake.s.v AS SELECT o.k FROM o JOIN d FOR SYSTEM_TIME AS OF o.ts"

@@ -259,6 +259,8 @@ REFUSED = {
     f"SELECT * FROM o JOIN (SELECT upper(name) AS n, id FROM {DIM} o.ts) d ON k = id": "only choose columns",
     f"SELECT * FROM o JOIN {DIM} o.ts TABLESAMPLE (1 ROWS) d ON k = id": "between the table and the join",
     f"SELECT (SELECT max(name) FROM o p JOIN {DIM} p.ts ON k = id AND p.n = o.n) FROM o": "outside of the subquery",
+    f"WITH dim AS (SELECT 1 AS id) SELECT * FROM o JOIN {DIM} o.ts ON k = id": "dim is a query of WITH",
+    "SELECT * FROM o JOIN STREAM dim WITH ('system_time' = 'o.ts') ON k = id": "dim is a stream",
     "SELECT * FROM o JOIN shown FOR SYSTEM_TIME AS OF o.ts ON k = id": "shown is a view",
     "SELECT * FROM o JOIN temporary FOR SYSTEM_TIME AS OF o.ts ON k = id": "temporary is a temporary view",
     "SELECT * FROM o JOIN dim$files FOR SYSTEM_TIME AS OF o.ts ON k = id": "is a system table",

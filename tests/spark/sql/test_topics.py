@@ -98,7 +98,7 @@ def test_messages_without_a_key(topics: Topics, session: SparkSession, sql: Sql)
         "CALL lake.sys.compact('shop.visits')",
         "DESCRIBE DETAIL lake.shop.visits",
         "CREATE TABLE lake.shop.other LIKE lake.shop.visits",
-        "SELECT * FROM VALUES (1, now()) AS s (k, ts) JOIN lake.shop.visits FOR SYSTEM_TIME AS OF ts AS v ON v.id = k",
+        "SELECT * FROM VALUES (1, now()) s (k, ts) JOIN lake.shop.visits FOR SYSTEM_TIME AS OF s.ts v ON v.id = k",
     ],
 )
 @pytest.mark.usefixtures("visits")

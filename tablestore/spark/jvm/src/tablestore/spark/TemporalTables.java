@@ -46,6 +46,9 @@ final class TemporalTables extends Rule<LogicalPlan> {
     if (session.sessionState().catalog().isTempView(named.multipartIdentifier())) {
       throw refused(named.name(), "is a temporary view");
     }
+    if (named.isStreaming()) {
+      throw refused(named.name(), "is a stream");
+    }
     CatalogManager catalogs = session.sessionState().catalogManager();
     List<String> name = fullName(catalogs, CollectionConverters.asJava(named.multipartIdentifier()));
     if (!catalogs.isCatalogRegistered(name.get(0))
