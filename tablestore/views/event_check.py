@@ -62,15 +62,21 @@ class EventCheck:
         except (NotFound, InvalidRequest) as error:
             return [unchecked(error.message)]
         expired: NotFound | None = None
+        compared = 0
         for entry, before in self._refreshes(output):
             try:
                 found += self._of_refresh(output, entry, before)
+                compared += 1
             except NotFound as error:
                 if error.code != "snapshot-expired":
                     raise
                 expired = error
         if expired is not None:
             found.append(unchecked(f"some refreshes have read versions that have expired ({expired.message})"))
+        elif not compared and VIEW_APP in output.app_versions:
+            found.append(
+                unchecked("the version before its last refresh has expired, so what that has added is not known")
+            )
         return found
 
     def _lacking(self, output: TableState, version: int) -> Iterator[Finding]:

@@ -222,7 +222,12 @@ class View(ABC, Generic[Result]):
         return self._hold(plan.until), None
 
     def _is_overtaken(self, since: Sequence[int], output: TableState) -> bool:
-        """Returns whether another process has refreshed the view, and holds later versions for it."""
+        """Returns whether another process has refreshed the view, and holds later versions for it.
+
+        Args:
+            since: The versions that the view has read of its inputs, or of the first ones of them.
+            output: The version of the view that this process has read.
+        """
         later = any((self._holds.held(store) or 0) > at for store, at in zip(self._stores, since, strict=False))
         return later and self.table.filestore.state().positions != output.positions
 

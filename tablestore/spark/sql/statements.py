@@ -61,8 +61,13 @@ def _load_table(store: Store, request: Request) -> dict[str, Any]:
 
 
 def _load_relation(store: Store, request: Request) -> dict[str, Any]:
+    """Describes a table or a view. By this Spark finds out, too, whether a name is there that no table can have."""
     try:
         return _load_table(store, request)
+    except InvalidRequest as error:
+        if error.code != "bad-name":
+            raise
+        raise NotFound(error.message, code="table-not-found") from error
     except NotFound as error:
         if error.code != "is-view" or split_name(name_of(request))[1] is not None:
             raise

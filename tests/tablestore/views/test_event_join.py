@@ -488,6 +488,16 @@ def test_the_doctor_says_what_it_cannot_compare(pages: Pages) -> None:
     assert [code for code, _ in findings(pages)] == ["view-unchecked"]
 
 
+def test_the_doctor_says_that_no_refresh_is_retained(pages: Pages) -> None:
+    view = pages.join(options=KEPT)
+    pages.see((1, "a"))
+    view.refresh()
+    assert view.table.expire().versions
+    [(code, message)] = findings(pages)
+    assert code == "view-unchecked"
+    assert "the version before its last refresh has expired" in message
+
+
 def test_times_are_compared_in_milliseconds(pages: Pages) -> None:
     """An event of the millisecond of a commit meets its version, as for `Table.lookup`."""
     pages.views.alter("ADD COLUMN at TIMESTAMP")

@@ -116,6 +116,19 @@ def test_the_table_of_kip_213(sides: Sides) -> None:
         assert_healthy(view.table.filestore)
 
 
+def test_a_view_is_rebuilt(sides: Sides) -> None:
+    view = sides.view()
+    sides.put(sides.left, (7, 1), (8, 2))
+    view.refresh()
+    forged(view, {"k": 9, "x": 1, "y": "foo"})
+    assert view.refresh() is None
+    done = view.rebuild()
+    assert (done.version, done.left, done.right, done.whole) == (3, 1, 1, True)
+    assert named(view) == {7: "foo", 8: None}
+    assert view.refresh() is None
+    assert findings(sides) == []
+
+
 def test_a_key_that_changes_quickly_has_its_last_row(sides: Sides) -> None:
     view = sides.view()
     view.refresh()
