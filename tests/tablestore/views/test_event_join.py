@@ -490,8 +490,9 @@ def test_the_doctor_says_what_it_cannot_compare(pages: Pages) -> None:
 
 def test_the_doctor_says_that_no_refresh_is_retained(pages: Pages) -> None:
     view = pages.join(options=KEPT)
-    pages.see((1, "a"))
-    view.refresh()
+    for number in range(3):
+        pages.see((number, "a"))
+        view.refresh()
     assert view.table.expire().versions
     [(code, message)] = findings(pages)
     assert code == "view-unchecked"
