@@ -118,11 +118,13 @@ def event_work(
 def _groups(files: Sequence[DataFile]) -> Iterator[tuple[DataFile, ...]]:
     """Divides files among tasks, so that each has about as many bytes as a data file."""
     held: list[DataFile] = []
+    size = 0
     for file in sorted(files, key=lambda one: one.path):
         held.append(file)
-        if sum(one.size for one in held) >= _TASK_BYTES:
+        size += file.size
+        if size >= _TASK_BYTES:
             yield tuple(held)
-            held = []
+            held, size = [], 0
     if held:
         yield tuple(held)
 

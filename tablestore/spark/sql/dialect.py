@@ -35,7 +35,7 @@ from tablestore.spark.sql.column_list import column_list
 from tablestore.spark.sql.materialized import explained, materialized_view
 from tablestore.spark.sql.names import Names, literal, name_parts, named_table, quoted
 from tablestore.spark.sql.parenthesized import options_of, parenthesized, texts
-from tablestore.spark.sql.system_time import refuse_fixed_times, temporal_joins
+from tablestore.spark.sql.system_time import temporal_joins
 
 __all__ = ["COLUMNS", "rewritten"]
 
@@ -182,14 +182,13 @@ def _insert(statement: str, tokens: Sequence[Token], names: Names) -> str:
     options = options_of(listed)
     if "checkpoint" not in options:
         return statement
-    refuse_fixed_times(statement, tokens, names)
     if strange := [name for name in options if name not in _STREAM_OPTIONS]:
         raise Unsupported(
             f"INSERT INTO of a stream has no option {', '.join(strange)}; it has {', '.join(_STREAM_OPTIONS)}",
             code="unknown-option",
         )
     query = statement[tokens[listed.close].end + 1 : tokens[-1].end + 1].strip()
-    given = {"query": _system_tables(query), **options}
+    given = {"query": _system_tables(temporal_joins(query, names, streaming=True)), **options}
     arguments = [f"{name} => {literal(value)}" for name, value in given.items()]
     return f"CALL {', '.join([table.call('start_stream'), *arguments])})"
 

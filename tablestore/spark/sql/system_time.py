@@ -20,7 +20,7 @@ from filestore.errors import Unsupported
 from tablestore.spark.sql.names import Names, literal, name_parts, named_table
 from tablestore.spark.sql.parenthesized import parenthesized
 
-__all__ = ["refuse_fixed_times", "temporal_joins"]
+__all__ = ["temporal_joins"]
 
 _OPTION = "'system_time'"
 _BEFORE = frozenset({"FROM", "JOIN", ",", "("})
@@ -51,10 +51,16 @@ class _Clause:
     by_row: bool
 
 
-def temporal_joins(statement: str, names: Names) -> str:
+def temporal_joins(statement: str, names: Names, *, streaming: bool = False) -> str:
     """Returns the statement with each time that names a column as an option of its table.
 
     A materialized view keeps the clause: its query is read where the view is created, and looks new events up by it.
+
+    Args:
+        statement: The statement.
+        names: The catalogs of the session.
+        streaming: Whether it is the query of a stream, in which a time without columns is an option, too: Spark would
+            keep the version of the start, and ``current_timestamp()`` is the time of each micro-batch.
 
     Raises:
         Unsupported: ``temporal-join``: a time whose end is not clear, or a name that ``WITH`` gives to a query.
@@ -62,13 +68,13 @@ def temporal_joins(statement: str, names: Names) -> str:
     tokens = sqlglot.tokenize(statement, dialect="spark")
     if len(tokens) == 2 and tokens[0].text.upper() == "EXPLAIN":  # sqlglot reads what follows EXPLAIN as one token
         explained = statement.rindex(tokens[1].text)
-        return statement[:explained] + temporal_joins(statement[explained:], names)
+        return statement[:explained] + temporal_joins(statement[explained:], names, streaming=streaming)
     if "MATERIALIZED" in [token.text.upper() for token in tokens[:4]]:
         return statement
     parts: list[str] = []
     done = 0
     for clause in _clauses(statement, tokens, names):
-        if not clause.by_row:
+        if not clause.by_row and not streaming:
             continue
         if not clause.whole and clause.written.text.lower() in _common_tables(tokens):
             raise Unsupported(
@@ -93,22 +99,6 @@ def temporal_joins(statement: str, names: Names) -> str:
             parts.append(")")
             done = last.end + 1
     return "".join([*parts, statement[done:]])
-
-
-def refuse_fixed_times(statement: str, tokens: Sequence[Token], names: Names) -> None:
-    """Refuses a time without columns in the query of a stream, which would keep the version of its start.
-
-    Raises:
-        Unsupported: ``temporal-join``.
-    """
-    for clause in _clauses(statement, tokens, names):
-        if not clause.by_row:
-            raise Unsupported(
-                f"a stream of SQL would keep the version that {clause.table} has now: name a column of the stream "
-                f"behind FOR SYSTEM_TIME AS OF, or use lake.lookup_join(stream, {clause.table!r}) in Python, which "
-                "reads the newest version in each micro-batch",
-                code="temporal-join",
-            )
 
 
 def _clauses(statement: str, tokens: Sequence[Token], names: Names) -> Iterator[_Clause]:

@@ -185,6 +185,7 @@ def test_wherever_a_query_may_have_it(sql: Sql, store: Store, times: dict[int, d
         assert sql(statement) == wanted, statement
 
 
+@pytest.mark.deep
 def test_statements_that_keep_the_rows(sql: Sql, session: SparkSession, times: dict[int, datetime]) -> None:
     joined = f"SELECT o.n, d.name FROM o LEFT JOIN {DIM} o.ts AS d ON o.k = d.id"
     sql(f"CREATE TABLE made {joined}")
@@ -219,6 +220,27 @@ def test_a_stream_meets_the_versions_of_its_times(
     late.write(to_arrow(late, [{"n": 6, "k": 1, "ts": begins(dim)[3]}, {"n": 7, "k": 1, "ts": times[2]}]))
     sql(stream)
     assert sql("SELECT * FROM named") == [*first, (6, "c1", 1), (7, "b1", 3)]
+
+
+@pytest.mark.deep
+@pytest.mark.usefixtures("times")
+def test_each_micro_batch_of_a_stream_meets_the_newest_version(
+    sql: Sql, store: Store, dim: Table, folder: Path
+) -> None:
+    sql("CREATE TABLE named (n BIGINT PRIMARY KEY, name STRING, size INT)")
+    stream = (
+        f"INSERT INTO named WITH ('checkpoint' = '{folder}/c', 'trigger' = 'available-now') "
+        "SELECT o.n, d.name, d.size FROM STREAM o JOIN dim FOR SYSTEM_TIME AS OF current_timestamp() AS d ON o.k = d.id"
+    )
+    sql(stream)
+    newest = "SELECT o.n, d.name, d.size FROM o JOIN dim AS d ON o.k = d.id"
+    first = sql("SELECT * FROM named")
+    assert first == sql(f"{newest} ORDER BY n")
+    dim.write(pa.table({"id": [1], "name": ["c1"], "size": [1]}))
+    late = store.managed_table("shop.o")
+    late.write(to_arrow(late, [{"n": 6, "k": 1, "ts": None}]))
+    sql(stream)
+    assert sql("SELECT * FROM named") == [*first, (6, "c1", 1)]
 
 
 # ------------------------------------------------------------------------------------------------ limits
@@ -264,7 +286,7 @@ REFUSED = {
     "SELECT * FROM o JOIN shown FOR SYSTEM_TIME AS OF o.ts ON k = id": "shown is a view",
     "SELECT * FROM o JOIN temporary FOR SYSTEM_TIME AS OF o.ts ON k = id": "temporary is a temporary view",
     "SELECT * FROM o JOIN dim$files FOR SYSTEM_TIME AS OF o.ts ON k = id": "is a system table",
-    f"CREATE MATERIALIZED VIEW v AS SELECT n FROM o JOIN {DIM} o.ts ON k = id": "view-query",
+    f"CREATE MATERIALIZED VIEW v AS SELECT n FROM o JOIN {DIM} o.ts ON k = id": "is for events",
     f"SELECT * FROM o JOIN {DIM} o.ts WITH ('expired' = 'never') ON k = id": "unknown-option",
     f"SELECT * FROM o JOIN {DIM} o.ts WITH ('fresh' = 'true') ON k = id": "unknown-option",
 }
