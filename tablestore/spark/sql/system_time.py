@@ -66,10 +66,11 @@ def temporal_joins(statement: str, names: Names, *, streaming: bool = False) -> 
         Unsupported: ``temporal-join``: a time whose end is not clear, or a name that ``WITH`` gives to a query.
     """
     tokens = sqlglot.tokenize(statement, dialect="spark")
-    if len(tokens) == 2 and tokens[0].text.upper() == "EXPLAIN":  # sqlglot reads what follows EXPLAIN as one token
+    words = [token.text.upper() for token in tokens[:5]]
+    if words[:1] == ["EXPLAIN"] and len(tokens) > 1:  # sqlglot reads what follows EXPLAIN as one token
         explained = statement.rindex(tokens[1].text)
         return statement[:explained] + temporal_joins(statement[explained:], names, streaming=streaming)
-    if "MATERIALIZED" in [token.text.upper() for token in tokens[:4]]:
+    if words[:1] == ["CREATE"] and ["MATERIALIZED", "VIEW"] in (words[1:3], words[3:5]):
         return statement
     parts: list[str] = []
     done = 0
@@ -133,13 +134,35 @@ def _table_before(tokens: Sequence[Token], end: int, names: Names) -> tuple[str,
 
 
 def _common_tables(tokens: Sequence[Token]) -> set[str]:
-    """The names that ``WITH name [(columns)] AS (…)`` gives to queries, in lower case."""
-    found = set()
+    """The names that ``WITH [RECURSIVE] name …, name …`` gives to queries, in lower case."""
+    found: set[str] = set()
     for number, token in enumerate(tokens):
-        listed = parenthesized(tokens, number + 1)
-        end = number + 1 if listed is None else listed.close + 1
-        if [behind.text.upper() for behind in tokens[end : end + 2]] == ["AS", "("]:
-            found.add(token.text.lower())
+        if token.token_type is not TokenType.WITH:
+            continue
+        begin = number + 1
+        if begin < len(tokens) and tokens[begin].text.upper() == "RECURSIVE":
+            found |= _common_tables_from(tokens, begin + 1)
+        found |= _common_tables_from(tokens, begin)
+    return found
+
+
+def _common_tables_from(tokens: Sequence[Token], begin: int) -> set[str]:
+    """The names of queries ``name [(columns)] [MAX RECURSION LEVEL number] [AS] (query), …`` behind ``WITH``."""
+    found: set[str] = set()
+    while begin < len(tokens) and tokens[begin].token_type is not TokenType.L_PAREN:
+        columns = parenthesized(tokens, begin + 1)
+        end = begin + 1 if columns is None else columns.close + 1
+        if [token.text.upper() for token in tokens[end : end + 3]] == ["MAX", "RECURSION", "LEVEL"]:
+            end += 4
+        if end < len(tokens) and tokens[end].token_type is TokenType.ALIAS:
+            end += 1
+        query = parenthesized(tokens, end) or columns
+        if query is None:
+            break
+        found.add(tokens[begin].text.lower())
+        begin = query.close + 2
+        if query.close + 1 >= len(tokens) or tokens[query.close + 1].token_type is not TokenType.COMMA:
+            break
     return found
 
 

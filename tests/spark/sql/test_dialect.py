@@ -309,13 +309,43 @@ def test_a_time_without_a_clear_end_is_refused(time: str) -> None:
     assert caught.value.code == "temporal-join"
 
 
-@pytest.mark.parametrize("query", ["D AS (SELECT 1)", "x AS (SELECT 1), d (a, b) AS (SELECT 1, 2)"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "D AS (SELECT 1)",
+        "x AS (SELECT 1), d (a, b) AS (SELECT 1, 2)",
+        "d (SELECT 1)",
+        "x (SELECT 1), `d` (a) (SELECT 1)",
+        "RECURSIVE d AS (SELECT 1)",
+        "RECURSIVE d (a) MAX RECURSION LEVEL 5 AS (SELECT 1)",
+        "recursive AS (SELECT 1), d AS (SELECT 1)",
+    ],
+)
 def test_a_query_of_with_has_no_versions(query: str) -> None:
     joined = "SELECT * FROM o JOIN {} FOR SYSTEM_TIME AS OF o.ts AS e ON o.k = e.id"
     with pytest.raises(Unsupported, match="d is a query of WITH here") as caught:
         rewritten(f"WITH {query} {joined.format('d')}", HERE)
     assert caught.value.code == "temporal-join"
     assert "'system_time'" in rewritten(f"WITH {query} {joined.format('shop.d')}", HERE), "that is no name of WITH"
+
+
+def test_other_parts_of_a_statement_may_have_the_name_of_the_table() -> None:
+    joined = "SELECT sum(k) OVER d FROM o JOIN d FOR SYSTEM_TIME AS OF o.ts AS e ON o.k = e.id WINDOW d AS (ORDER BY k)"
+    assert "'system_time'" in rewritten(joined, HERE)
+
+
+@pytest.mark.parametrize("column", ["materialized", "o.materialized", "materialized view"])
+def test_a_column_may_be_called_materialized(column: str) -> None:
+    statement = f"SELECT {column} FROM o JOIN d FOR SYSTEM_TIME AS OF o.ts AS e ON o.k = e.id"
+    assert "'system_time'" in rewritten(statement, HERE)
+
+
+@pytest.mark.parametrize("begin", ["", "EXPLAIN ", "EXPLAIN EXTENDED "])
+@pytest.mark.parametrize("end", [";", " ; ;", " -- end"])
+def test_a_temporal_join_may_end_with_a_semicolon(begin: str, end: str) -> None:
+    statement = f"{begin}SELECT * FROM o JOIN d {{}} AS e ON o.k = e.id{end}"
+    found = rewritten(statement.format("FOR SYSTEM_TIME AS OF o.ts"), HERE)
+    assert found == statement.format("WITH ('system_time' = 'o.ts')")
 
 
 @pytest.mark.parametrize(

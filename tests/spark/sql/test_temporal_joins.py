@@ -198,6 +198,8 @@ def test_statements_that_keep_the_rows(sql: Sql, session: SparkSession, times: d
     for name in ("lake.shop.made", "lake.shop.named", "lake.shop.seen", "frame"):
         assert sql(f"SELECT * FROM {name}") == LEFT, name
     assert sql("SELECT s.n, f.name FROM lake.shop.seen s JOIN frame f ON s.n = f.n") == LEFT
+    sql("CREATE TEMPORARY VIEW dim AS SELECT 1 AS id, 'another' AS name")
+    assert sql("SELECT * FROM lake.shop.seen") == LEFT, "the view knows no temporary view of a session"
 
 
 @pytest.mark.parametrize("joins", [1, pytest.param(2, marks=pytest.mark.deep)])
@@ -282,11 +284,14 @@ REFUSED = {
     f"SELECT * FROM o JOIN {DIM} o.ts TABLESAMPLE (1 ROWS) d ON k = id": "between the table and the join",
     f"SELECT (SELECT max(name) FROM o p JOIN {DIM} p.ts ON k = id AND p.n = o.n) FROM o": "outside of the subquery",
     f"WITH dim AS (SELECT 1 AS id) SELECT * FROM o JOIN {DIM} o.ts ON k = id": "dim is a query of WITH",
+    f"WITH dim (SELECT 1 AS id) SELECT * FROM o JOIN {DIM} o.ts ON k = id": "dim is a query of WITH",
+    f"SELECT * FROM o LEFT JOIN {DIM} o.ts ON k = id AND EXISTS (SELECT 1 FROM o p WHERE p.k = size)": "ON of a left",
+    f"SELECT * FROM o JOIN {DIM} o.ts ON id = CAST(rand() * 3 AS BIGINT)": "another value each time",
     "SELECT * FROM o JOIN STREAM dim WITH ('system_time' = 'o.ts') ON k = id": "dim is a stream",
     "SELECT * FROM o JOIN shown FOR SYSTEM_TIME AS OF o.ts ON k = id": "shown is a view",
     "SELECT * FROM o JOIN temporary FOR SYSTEM_TIME AS OF o.ts ON k = id": "temporary is a temporary view",
     "SELECT * FROM o JOIN dim$files FOR SYSTEM_TIME AS OF o.ts ON k = id": "is a system table",
-    f"CREATE MATERIALIZED VIEW v AS SELECT n FROM o JOIN {DIM} o.ts ON k = id": "is for events",
+    f"CREATE MATERIALIZED VIEW v AS SELECT n FROM o JOIN {DIM} o.ts ON k = id": "bad-join",
     f"SELECT * FROM o JOIN {DIM} o.ts WITH ('expired' = 'never') ON k = id": "unknown-option",
     f"SELECT * FROM o JOIN {DIM} o.ts WITH ('fresh' = 'true') ON k = id": "unknown-option",
 }

@@ -17,6 +17,7 @@ import org.apache.spark.sql.catalyst.expressions.If;
 import org.apache.spark.sql.catalyst.expressions.Literal$;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.SubExprUtils;
+import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.catalyst.plans.Cross$;
 import org.apache.spark.sql.catalyst.plans.Inner$;
 import org.apache.spark.sql.catalyst.plans.LeftOuter$;
@@ -125,8 +126,14 @@ final class TemporalJoin {
           "ON needs an equality of a column of the table with a value of the other side. If their types differ, cast the "
               + "value to the type of the column");
     }
+    if (!conditions.stream().allMatch(Expression::deterministic)) {
+      throw refused(table, "ON has a function that gives another value each time");
+    }
     if (conditions.stream().anyMatch(SubExprUtils::containsOuter) || SubExprUtils.containsOuter(time)) {
       throw refused(table, "it names a column from outside of the subquery that it is in");
+    }
+    if (isLeft() && keys.others.stream().anyMatch(SubqueryExpression::hasCorrelatedSubquery)) {
+      throw refused(table, "a subquery in ON of a left join cannot name columns from outside of it");
     }
     if (isLeft() && !keys.others.isEmpty() && !isByKey()) {
       throw refused(

@@ -43,7 +43,7 @@ final class TemporalTables extends Rule<LogicalPlan> {
 
   /** Returns the table; null if the name is not of a catalog of ours. */
   private LogicalPlan found(UnresolvedRelation named) {
-    if (session.sessionState().catalog().isTempView(named.multipartIdentifier())) {
+    if (isTemporaryView(named)) {
       throw refused(named.name(), "is a temporary view");
     }
     if (named.isStreaming()) {
@@ -62,6 +62,15 @@ final class TemporalTables extends Rule<LogicalPlan> {
     List<String> qualifier = name.subList(0, name.size() - 1);
     return new SubqueryAlias(
         new AliasIdentifier(ident.name(), CollectionConverters.asScala(qualifier).toSeq()), relation);
+  }
+
+  /** Returns whether a name is that of a temporary view; in a view it is only if it was so when that was created. */
+  private boolean isTemporaryView(UnresolvedRelation named) {
+    AnalysisContext context = AnalysisContext.get();
+    String asked = named.multipartIdentifier().mkString(".");
+    return session.sessionState().catalog().isTempView(named.multipartIdentifier())
+        && (context.catalogAndNamespace().isEmpty()
+            || context.referredTempViewNames().exists(name -> asked.equalsIgnoreCase(name.mkString("."))));
   }
 
   /** Adds to a name what it leaves out: in a view that is as the view's text was resolved when it was created. */
