@@ -12,7 +12,7 @@ from filestore.model.files import DataFile
 from filestore.model.snapshot import Operation
 from filestore.table import FileStore
 from tablestore.views.event_check import EventCheck
-from tablestore.views.event_commits import inserted_files
+from tablestore.views.event_commits import inserted_files, noting_definitions, stored_alike
 from tablestore.views.event_work import Dimension, event_work
 from tablestore.views.join_query import JoinQuery, SystemTime
 from tablestore.views.maintained import Execution, MaintainedJoin, Refreshed
@@ -106,14 +106,24 @@ class EventJoin(MaintainedJoin):
         """Returns the files with the events that a refresh adds."""
         if since is None:
             return list(state.files.values())
-        if not same_columns(events.definition(since[0]), state.definition, self.query.left_columns):
+        before, columns = events.definition(since[0]), self.query.left_columns
+        if not same_columns(before, state.definition, columns):
             raise InvalidRequest(
                 f"a column of {self.query.left} was replaced by another of its name since version {since[0]}, and the "
                 f"rows of {self.table.identifier} have the former one: rebuild it, which joins all events again",
                 code="events-changed",
             )
-        commits = events.delta_log.required(range(since[0] + 1, state.version + 1))
-        return inserted_files(commits, state.definition.partition_by, keep_removed=_keeps_removed(output))
+        definitions, partition_by = [before], state.definition.partition_by
+        commits = noting_definitions(events.delta_log.required(range(since[0] + 1, state.version + 1)), definitions)
+        files = inserted_files(commits, partition_by, keep_removed=_keeps_removed(output))
+        if not stored_alike(definitions, state.definition, columns):
+            raise InvalidRequest(
+                f"a column of {self.query.left} had another name for a time since version {since[0]}, so events that "
+                f"were inserted then cannot be read by its name now: rebuild {self.table.identifier}, which joins all "
+                "events again",
+                code="events-changed",
+            )
+        return files
 
     def _dimension(self, store: FileStore, state: TableState, output: TableState) -> Dimension:
         oldest = output.definition.options["view.expired-versions"] == "oldest"

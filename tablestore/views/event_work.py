@@ -31,7 +31,7 @@ __all__ = ["Dimension", "EventWork", "event_work", "looked_up"]
 
 _SORT_BYTES = 64 << 20
 _TASK_BYTES = 128 << 20
-_KEY, _RIGHT = "\0k", "\0r."
+_KEY, _RIGHT, _TIME = "\0k", "\0r.", "\0t"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Dimension:
             kind="inner" if query.kind is JoinKind.INNER else "left",
             columns=tuple(dict.fromkeys(column.source for column in query.of_side(Side.RIGHT))),
             prefix=_RIGHT,
-            at=None if query.time is None else query.time.column,
+            at=None if query.time is None or query.time.column is None else _TIME,
             expired="oldest" if oldest else "fail",
         )
         return cls(store, state.version, LookupPlan.of(request, state.definition))
@@ -141,6 +141,8 @@ def looked_up(query: JoinQuery, events: pa.Table, lookups: Lookups, dimension: D
     given = events
     for number, (name, _) in enumerate(query.on):
         given = given.append_column(f"{_KEY}{number}", events.column(name))
+    if query.time is not None and query.time.column is not None:  # whose name may have a meaning of its own there
+        given = given.append_column(_TIME, events.column(query.time.column))
     found = lookups.lookup(given, dimension.plan, dimension.version)
     columns = [
         found.column(column.source if column.side is Side.LEFT else _RIGHT + column.source) for column in query.columns

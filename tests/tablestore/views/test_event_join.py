@@ -166,6 +166,20 @@ def test_events_have_a_time_of_their_own(pages: Pages) -> None:
     assert findings(pages) == []
 
 
+def test_the_time_may_be_in_a_column_called_processing(pages: Pages) -> None:
+    """For a look-up join this name asks for processing time, for which a view has no column."""
+    pages.views.alter("ADD COLUMN processing TIMESTAMP")
+    view = pages.join(at="processing")
+    pages.users.alter("SET snapshot.num-retained.max = 100", "SET snapshot.num-retained.min = 100")
+    pages.user(1, "Europe")
+    early = pages.users.snapshots(limit=1)[0].timestamp
+    pages.user(1, "Asia")
+    pages.see((1, "a", early))
+    view.refresh()
+    assert [row[-1] for row in shown(view)] == ["Europe"]
+    assert findings(pages) == []
+
+
 def test_the_version_of_an_event_has_expired(pages: Pages) -> None:
     pages.views.alter("ADD COLUMN at TIMESTAMP")
     view = pages.join(at="at")
@@ -303,6 +317,26 @@ def test_columns_that_come_and_go(pages: Pages) -> None:
     assert [row[1] for row in shown(view)] == [None, None, "c"]
     pages.users.alter("RENAME COLUMN region TO area")
     assert refused(view).code == "unknown-column"
+
+
+@pytest.mark.parametrize("mode", ["rewrite", "metadata"])
+def test_a_column_that_got_its_name_back(pages: Pages, mode: str) -> None:
+    """A file that was added meanwhile has the column under the other name, unless names are mapped."""
+    pages.views.alter(f"SET schema.evolution-mode = {mode}")
+    view = pages.join()
+    pages.see((1, "a"))
+    view.refresh()
+    pages.views.alter("RENAME COLUMN page TO other")
+    pages.see((2, "b"))
+    pages.views.alter("RENAME COLUMN other TO page")
+    if mode == "rewrite":
+        error = refused(view)
+        assert (error.code, "had another name for a time" in error.message) == ("events-changed", True)
+        view.rebuild()
+    else:
+        assert view.refresh() is not None
+    assert shown(view) == [(1, "a", None), (2, "b", None)]
+    assert findings(pages) == []
 
 
 @pytest.mark.parametrize(
