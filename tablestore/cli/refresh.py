@@ -77,8 +77,9 @@ class _Views:
         from tablestore.views.creation import all_views, inputs_of, open_view  # loads sqlglot
         from tablestore.views.refresh_order import refresh_order
 
-        named = all_views(self._store) if name is None else [open_view(self._store, name).table.identifier]
-        return refresh_order(named, partial(inputs_of, self._store))
+        if name is None:
+            return all_views(self._store)
+        return refresh_order([open_view(self._store, name).table.identifier], partial(inputs_of, self._store))
 
     def open(self, name: str) -> View[Any]:
         """Opens a view of any kind."""
@@ -140,6 +141,8 @@ def _refresh_all(opened: _Views, stopped: threading.Event, every: float) -> None
     while not last:
         last = stopped.wait(every)
         for outcome in upkeep.round():
+            if outcome.error is not None and outcome.error.code == "spark-stopped":
+                raise outcome.error  # its session does not come back in this process, so whoever restarts it helps
             _report_outcome(outcome)
 
 

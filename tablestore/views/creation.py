@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from filestore.checks.report import Report
-from filestore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
+from filestore.errors import AlreadyExists, InvalidRequest, NotFound, TableStoreError, Unsupported
 from filestore.model.definition import TableDefinition
 from tablestore.table import Table
 from tablestore.views.event_join import EventJoin, explained_events
@@ -244,9 +244,19 @@ def inputs_of(store: Store, name: str) -> tuple[str, ...] | None:
 
 
 def all_views(store: Store) -> list[str]:
-    """Returns the names of all maintained views of a store."""
-    tables = (f"{database}.{table}" for database in store.list_databases() for table in store.list_tables(database))
-    return [name for name in tables if inputs_of(store, name) is not None]
+    """Returns the names of all maintained views of a store, each behind those that it reads.
+
+    A table that cannot be opened is among them, since it may be a view: whoever opens it gets the error.
+    """
+
+    def known_inputs(name: str) -> tuple[str, ...] | None:
+        try:
+            return inputs_of(store, name)
+        except TableStoreError:
+            return ()
+
+    tables = [f"{database}.{table}" for database in store.list_databases() for table in store.list_tables(database)]
+    return refresh_order([name for name in tables if known_inputs(name) is not None], known_inputs)
 
 
 def check_no_cycle(store: Store, name: str, inputs: Sequence[str]) -> None:

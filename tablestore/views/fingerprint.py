@@ -19,7 +19,7 @@ _SEEDS = (11, 23)
 class Fingerprint:
     """The number of rows, and sums of two hashes of each; comparable within a process.
 
-    Streams with other rows have the same fingerprint by chance only, about once in 2^128 times.
+    Streams with other rows have the same fingerprint by chance only.
 
     Attributes:
         rows: The number of rows.

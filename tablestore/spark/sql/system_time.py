@@ -184,4 +184,5 @@ def _names_a_column(time: str) -> bool:
         parsed = sqlglot.parse_one(time, dialect="spark")
     except SqlglotError:
         return False  # Spark says what is wrong with it
-    return parsed.find(exp.Query) is None and parsed.find(exp.Column) is not None
+    columns = (found for found in parsed.find_all(exp.Column) if found.table or found.name.lower() != "localtimestamp")
+    return parsed.find(exp.Query) is None and any(columns)  # Spark has that function without parentheses, too

@@ -369,7 +369,8 @@ def test_the_query_of_a_materialized_view_stays(begin: str) -> None:
 @pytest.mark.parametrize(
     "time",
     [
-        "current_timestamp()", "now()", "TIMESTAMP '2026-01-31'", "'2026-01-31'", "(now())", "date_sub(now(), 1)",
+        "current_timestamp()", "now()", "localtimestamp", "TIMESTAMP '2026-01-31'",
+        "'2026-01-31'", "(now())", "date_sub(now(), 1)",
         "timestampadd(HOUR, -1, now())", "CAST('2026-01-31' AS TIMESTAMP)", "(SELECT max(ts) FROM lake.s.o)",
     ],
 )  # fmt: skip

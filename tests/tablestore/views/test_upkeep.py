@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from filestore.errors import InvalidRequest, TableStoreError, Unavailable
 from tablestore import Store
-from tablestore.views.creation import all_views, inputs_of, open_view
-from tablestore.views.refresh_order import refresh_order
+from tablestore.views.creation import all_views, open_view
 from tablestore.views.upkeep import LIST_SECONDS, RefreshOutcome, Upkeep, pause_after
 from tablestore.views.view import View
 from tests.warehouses import rows
@@ -35,10 +36,7 @@ def joined(store: Store) -> Store:
 
 
 def upkeep_of(store: Store, clock: Clock) -> Upkeep:
-    def names() -> Sequence[str]:
-        return refresh_order(all_views(store), partial(inputs_of, store))
-
-    return Upkeep(names, partial(open_view, store), clock)
+    return Upkeep(partial(all_views, store), partial(open_view, store), clock)
 
 
 def shown(outcomes: Sequence[RefreshOutcome], *, ordered: bool = False) -> list[tuple[str | None, object]]:
@@ -123,6 +121,18 @@ def test_a_catalog_that_does_not_answer(joined: Store) -> None:
     joined.managed_table("shop.l").write([{"k": 2, "x": 5}])
     assert shown(list(upkeep.round())) == [("shop.v", 2), (None, "no-answer")]
     down[0] = False
+    assert shown(list(upkeep.round())) == [("shop.v", None)]
+
+
+def test_a_table_that_cannot_be_opened_holds_up_no_view(joined: Store) -> None:
+    broken = joined.create_table("shop.a", "id BIGINT")
+    shutil.rmtree(Path(broken.location, "_delta_log"))
+    clock = Clock()
+    upkeep = upkeep_of(joined, clock)
+    (name, code), view = shown(list(upkeep.round()))
+    assert name == "shop.a"
+    assert isinstance(code, str)
+    assert view == ("shop.v", 1)
     assert shown(list(upkeep.round())) == [("shop.v", None)]
 
 
