@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -38,6 +38,7 @@ class LookupRequest:
         at: The column of the rows with the time of which the table's version is meant; None: the newest version, which
             ``processing`` asks for, too.
         expired: What to do where that version has expired: ``fail``, or ``oldest``: take the oldest one that is left.
+        processing: Whether `at` was ``processing``, and is None now.
     """
 
     on: On = None
@@ -46,10 +47,12 @@ class LookupRequest:
     prefix: str = ""
     at: str | None = None
     expired: str = "fail"
+    processing: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         if self.at == PROCESSING:
             object.__setattr__(self, "at", None)
+            object.__setattr__(self, "processing", True)
 
     def pairs(self, definition: TableDefinition) -> tuple[tuple[str, str], ...]:
         """Returns the pairs of a column of the rows and a column of the table.
@@ -88,6 +91,7 @@ class LookupPlan:
         columns: Pairs of a column of the table and its name in the result.
         at: The rows' column of event times; None for the newest version.
         oldest: Whether the oldest version that is left stands for one that has expired.
+        processing: Whether the newest version was asked for as ``processing``.
         wanted: The columns of the table that are read, numbered: those of the key, of `on` and of the result. Versions
             with other columns are converted to these.
         primary_key: The table's primary key.
@@ -99,6 +103,7 @@ class LookupPlan:
     columns: tuple[tuple[str, str], ...]
     at: str | None
     oldest: bool
+    processing: bool
     wanted: Schema
     primary_key: tuple[str, ...]
     small_bytes: int
@@ -127,6 +132,7 @@ class LookupPlan:
             columns=tuple((name, request.prefix + name) for name in chosen),
             at=request.at,
             oldest=request.expired == "oldest",
+            processing=request.processing,
             wanted=wanted,
             primary_key=definition.primary_key,
             small_bytes=keyed_rows.SMALL_BYTES,
@@ -167,6 +173,8 @@ class LookupPlan:
         for name, key in self.on:
             field = pa.field(name, self.wanted.column(key).type)
             fitted_key(pa.chunked_array([pa.array([], given.field(name).type)]), field)
+        if self.processing and PROCESSING in given.names and pa.types.is_timestamp(given.field(PROCESSING).type):
+            raise _bad("at='processing' asks for the newest version, and the rows have a time of this name: rename it")
         if self.at is not None and not _is_time(kind := given.field(self.at).type):
             raise _bad(f"at={self.at!r} is a column of type {kind}, and has to be a timestamp: cast it")
 

@@ -206,6 +206,8 @@ def test_a_version_and_the_newest_one(planets: Table) -> None:
 def test_processing_time_by_its_name_is_the_newest_version(planets: Table) -> None:
     for asked in ([{"id": 1}], [{"id": 1, "processing": "a column of this name is no time"}]):
         assert planets.lookup(asked, at="processing") == planets.lookup(asked)
+    with pytest.raises(InvalidRequest, match="rename it"):
+        planets.lookup([{"id": 1, "processing": datetime(2026, 1, 1, tzinfo=UTC)}], at="processing")
 
 
 def test_each_row_meets_the_version_of_its_time(planets: Table) -> None:
