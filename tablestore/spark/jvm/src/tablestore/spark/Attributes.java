@@ -67,6 +67,11 @@ final class Attributes {
     return CollectionConverters.asScala(items).toSeq();
   }
 
+  /** Returns the conditions that AND joins in the condition of a join; an empty list if that has none. */
+  static List<Expression> conjuncts(Option<Expression> condition) {
+    return condition.isDefined() ? conjuncts(condition.get()) : List.of();
+  }
+
   /** Returns the conditions that AND joins. */
   static List<Expression> conjuncts(Expression condition) {
     List<Expression> found = new ArrayList<>();

@@ -12,7 +12,6 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.MapInArrow;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Filters the rows of a look-up join before their look-up, as far as the condition is about their own columns.

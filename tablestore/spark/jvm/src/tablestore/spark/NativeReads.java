@@ -5,7 +5,6 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 import org.apache.spark.sql.classic.SparkSession;
-import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.ExprId;
@@ -21,7 +20,6 @@ import org.apache.spark.sql.connector.write.RowLevelOperationTable;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.datasources.v2.ChangelogTable;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
-import scala.Some;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -146,27 +144,17 @@ final class NativeReads extends Rule<LogicalPlan> {
   static LogicalPlan named(LogicalPlan plan, Seq<AttributeReference> visible, List<Attribute> hidden) {
     List<NamedExpression> all = new ArrayList<>();
     for (Attribute wanted : CollectionConverters.asJava(visible)) {
-      all.add(as(Rereads.byName(plan, wanted.name()), wanted));
+      all.add(Attributes.as(Rereads.byName(plan, wanted.name()), wanted));
     }
     List<Attribute> there = hidden.stream().filter(column -> Rereads.has(plan, column.name())).toList();
-    there.forEach(wanted -> all.add(as(Rereads.byName(plan, wanted.name()), wanted)));
-    Project inner = new Project(CollectionConverters.asScala(all).toSeq(), plan);
+    there.forEach(wanted -> all.add(Attributes.as(Rereads.byName(plan, wanted.name()), wanted)));
+    Project inner = Attributes.project(all, plan);
     if (there.isEmpty()) {
       return inner;
     }
     List<NamedExpression> shown = new ArrayList<>(CollectionConverters.asJava(visible));
-    Project outer = new Project(CollectionConverters.asScala(shown).toSeq(), inner);
-    outer.setTagValue(Project.hiddenOutputTag(), CollectionConverters.asScala(there).toSeq());
+    Project outer = Attributes.project(shown, inner);
+    outer.setTagValue(Project.hiddenOutputTag(), Attributes.seq(there));
     return outer;
-  }
-
-  private static NamedExpression as(Attribute found, Attribute wanted) {
-    return new Alias(
-        found,
-        wanted.name(),
-        wanted.exprId(),
-        wanted.qualifier(),
-        new Some<>(wanted.metadata()),
-        CollectionConverters.asScala(List.<String>of()).toSeq());
   }
 }

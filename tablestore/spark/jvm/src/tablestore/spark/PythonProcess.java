@@ -1,7 +1,6 @@
 package tablestore.spark;
 
 import java.io.IOException;
-import java.io.OutputStream;
 import java.time.Duration;
 import java.util.List;
 import java.util.function.BooleanSupplier;

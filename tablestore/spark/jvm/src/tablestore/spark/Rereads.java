@@ -86,7 +86,7 @@ final class Rereads extends AbstractPartialFunction<LogicalPlan, LogicalPlan> {
     }
     return found.copy(
         found.relation(),
-        CollectionConverters.asScala(output).toSeq(),
+        Attributes.seq(output),
         found.catalogTable(),
         found.isStreaming(),
         found.stream());

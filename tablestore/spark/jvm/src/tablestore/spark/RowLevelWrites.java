@@ -6,7 +6,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.catalyst.ProjectingInternalRow;
-import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.CaseWhen;
@@ -24,7 +23,6 @@ import org.apache.spark.sql.catalyst.plans.logical.AppendData;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.OverwriteByExpression;
 import org.apache.spark.sql.catalyst.plans.logical.OverwritePartitionsDynamic;
-import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.ReplaceData;
 import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
 import org.apache.spark.sql.catalyst.rules.Rule;
@@ -39,7 +37,6 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Option;
 import scala.Some;
 import scala.Tuple2;
-import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -123,10 +120,10 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
     List<Attribute> output = CollectionConverters.asJava(write.query().output());
     List<NamedExpression> row = new ArrayList<>();
     for (StructField field : table.structType().fields()) {
-      row.add(alias(at(output, columns, field.name()), field.name()));
+      row.add(Attributes.as(at(output, columns, field.name()), field.name()));
     }
     Map<String, String> options = new HashMap<>();
-    LogicalPlan rows = pinned(new Project(seq(row), write.query()), table, options);
+    LogicalPlan rows = pinned(Attributes.project(row, write.query()), table, options);
     return new OverwriteByExpression(
         relation, Literal$.MODULE$.TrueLiteral(), rows, scalaMap(options), true, false, Option.empty(), Option.empty());
   }
@@ -184,15 +181,6 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
     return row.get((Integer) projection.colOrdinals().apply(projection.schema().fieldIndex(name)));
   }
 
-  static NamedExpression alias(Expression value, String name) {
-    return new Alias(
-        value, name, NamedExpression.newExprId(), seq(List.<String>of()), Option.empty(), seq(List.<String>of()));
-  }
-
-  private static <T> Seq<T> seq(List<T> list) {
-    return CollectionConverters.asScala(list).toSeq();
-  }
-
   /** The rows of one statement. */
   private static final class Changes {
     private final WriteDelta write;
@@ -219,10 +207,10 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
     LogicalPlan rows() {
       List<NamedExpression> columns = new ArrayList<>();
       for (StructField field : table.structType().fields()) {
-        columns.add(alias(valueOf(field), field.name()));
+        columns.add(Attributes.as(valueOf(field), field.name()));
       }
-      columns.add(alias(kind(), TablestoreTable.KIND));
-      return new Project(seq(columns), write.query());
+      columns.add(Attributes.as(kind(), TablestoreTable.KIND));
+      return Attributes.project(columns, write.query());
     }
 
     boolean mayDelete() {
@@ -240,7 +228,7 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
       }
       Expression moved = new And(is(RowDeltaUtils.UPDATE_OPERATION()), new Not(new EqualNullSafe(before, after)));
       return new CaseWhen(
-          seq(
+          Attributes.seq(
               List.of(
                   new Tuple2<>(is(RowDeltaUtils.DELETE_OPERATION()), before), new Tuple2<>(moved, refusal(field)))),
           new Some<>(after));
@@ -256,7 +244,7 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
 
     private Expression kind() {
       return new CaseWhen(
-          seq(
+          Attributes.seq(
               List.of(
                   new Tuple2<>(is(RowDeltaUtils.DELETE_OPERATION()), literal("-D")),
                   new Tuple2<>(is(RowDeltaUtils.INSERT_OPERATION()), literal("+I")))),

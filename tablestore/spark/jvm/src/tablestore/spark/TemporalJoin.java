@@ -69,8 +69,7 @@ final class TemporalJoin {
     if (!isLeft() && join.joinType() != Inner$.MODULE$ && join.joinType() != Cross$.MODULE$) {
       throw refused(table, "such a join is inner or left, and not " + join.joinType().sql());
     }
-    List<Expression> conditions =
-        join.condition().isDefined() ? Attributes.conjuncts(join.condition().get()) : List.of();
+    List<Expression> conditions = Attributes.conjuncts(join.condition());
     this.keys = new JoinKeys(conditions, columns);
     this.time = resolvedTime();
     check(conditions);

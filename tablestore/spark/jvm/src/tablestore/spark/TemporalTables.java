@@ -61,7 +61,7 @@ final class TemporalTables extends Rule<LogicalPlan> {
     DataSourceV2Relation relation = DataSourceV2Relation.create(table, Option.apply(catalog), Option.apply(ident));
     List<String> qualifier = name.subList(0, name.size() - 1);
     return new SubqueryAlias(
-        new AliasIdentifier(ident.name(), CollectionConverters.asScala(qualifier).toSeq()), relation);
+        new AliasIdentifier(ident.name(), Attributes.seq(qualifier)), relation);
   }
 
   /** Returns whether a name is that of a temporary view; in a view it is only if it was so when that was created. */

@@ -15,7 +15,6 @@ import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.datasources.FileFormat;
 import org.apache.spark.sql.execution.datasources.FileIndex;
@@ -60,7 +59,7 @@ final class VectorScans {
             true,
             Metadata.empty(),
             NamedExpression.newExprId(),
-            CollectionConverters.asScala(List.<String>of()).toSeq());
+            Attributes.seq(List.of()));
     HadoopFsRelation read =
         new HadoopFsRelation(
             files,
@@ -76,10 +75,10 @@ final class VectorScans {
     output.add(metadata);
     output.add(deleted);
     LogicalPlan scan =
-        relation.copy(read, CollectionConverters.asScala(output).toSeq(), Option.empty(), false, relation.stream());
+        relation.copy(read, Attributes.seq(output), Option.empty(), false, relation.stream());
     LogicalPlan kept = new Filter(new And(isKept(deleted), hasPlace(metadata)), scan);
     List<NamedExpression> columns = new ArrayList<>(CollectionConverters.asJava(relation.output()));
-    return new Project(CollectionConverters.asScala(columns).toSeq(), kept);
+    return Attributes.project(columns, kept);
   }
 
   private static Expression isKept(AttributeReference deleted) {

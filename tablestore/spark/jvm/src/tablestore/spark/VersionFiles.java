@@ -49,7 +49,7 @@ final class VersionFiles implements FileIndex {
 
   @Override
   public Seq<Path> rootPaths() {
-    return seq(List.of(root));
+    return Attributes.seq(List.of(root));
   }
 
   @Override
@@ -86,7 +86,7 @@ final class VersionFiles implements FileIndex {
       BasePredicate wanted = ofPartitions.stream().reduce(And::new).map(this::predicate).get();
       found.removeIf(directory -> !wanted.eval(directory.values()));
     }
-    return seq(found);
+    return Attributes.seq(found);
   }
 
   private BasePredicate predicate(Expression condition) {
@@ -117,7 +117,7 @@ final class VersionFiles implements FileIndex {
       for (JsonNode file : partition.get("files")) {
         files.add(new FileStatusWithMetadata(status(file), metadata(file)));
       }
-      found.add(new PartitionDirectory(Values.row(partition.get("values"), partitionSchema), seq(files)));
+      found.add(new PartitionDirectory(Values.row(partition.get("values"), partitionSchema), Attributes.seq(files)));
     }
     return found;
   }
@@ -131,10 +131,6 @@ final class VersionFiles implements FileIndex {
   private FileStatus status(JsonNode file) {
     Path path = new Path(root, new Path(null, null, file.get(0).asText()));
     return new FileStatus(file.get(1).asLong(), false, 0, 0, file.get(2).asLong(), path);
-  }
-
-  private static <T> Seq<T> seq(List<T> list) {
-    return CollectionConverters.asScala(list).toSeq();
   }
 
   @Override

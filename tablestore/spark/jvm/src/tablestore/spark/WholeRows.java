@@ -6,7 +6,6 @@ import java.util.List;
 import java.util.Set;
 import org.apache.spark.sql.catalyst.ProjectingInternalRow;
 import org.apache.spark.sql.catalyst.expressions.Alias;
-import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.EqualTo;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -15,7 +14,6 @@ import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.MergeRows;
-import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
 import org.apache.spark.sql.types.StructField;
 import scala.collection.immutable.Seq;
@@ -91,13 +89,8 @@ final class WholeRows {
   /** Returns whether the condition compares each column of the key with the row's value of it, and nothing else. */
   private boolean areMatchedByKey() {
     Set<String> matched = new HashSet<>();
-    List<Expression> open = new ArrayList<>(CollectionConverters.asJava(join.condition().toList()));
-    while (!open.isEmpty()) {
-      Expression condition = open.remove(open.size() - 1);
-      if (condition instanceof And and) {
-        open.add(and.left());
-        open.add(and.right());
-      } else if (!(condition instanceof EqualTo equal)
+    for (Expression condition : Attributes.conjuncts(join.condition())) {
+      if (!(condition instanceof EqualTo equal)
           || !(isKey(equal.left(), equal.right(), matched) || isKey(equal.right(), equal.left(), matched))) {
         return false;
       }
@@ -125,8 +118,8 @@ final class WholeRows {
   private LogicalPlan plan() {
     List<NamedExpression> row = new ArrayList<>();
     for (StructField field : table.structType().fields()) {
-      row.add(RowLevelWrites.alias(of(inserted, field.name()), field.name()));
+      row.add(Attributes.as(of(inserted, field.name()), field.name()));
     }
-    return new Project(CollectionConverters.asScala(row).toSeq(), join.right());
+    return Attributes.project(row, join.right());
   }
 }
