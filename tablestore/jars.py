@@ -198,9 +198,8 @@ def find_java() -> Path:
     Raises:
         Unavailable: There is none, or it is older than 17.
     """
-    home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
-    where = "in $JAVA_HOME" if home else "on the path"
+    found = java_path()
+    where = "in $JAVA_HOME" if os.environ.get("JAVA_HOME") else "on the path"
     advice = "install one, for example `apt install openjdk-17-jre-headless`, or point JAVA_HOME at it"
     if found is None:
         raise Unavailable(f"Java {JAVA_MINIMUM} or newer is needed and none is {where}: {advice}.", code="java-missing")
@@ -211,6 +210,12 @@ def find_java() -> Path:
             code="java-too-old",
         )
     return Path(found)
+
+
+def java_path() -> str | None:
+    """Returns the Java of ``$JAVA_HOME``, else the first one on the path, of any version; None without one."""
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
 
 
 def _java_version(java: str) -> int:

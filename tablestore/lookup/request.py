@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -38,7 +38,6 @@ class LookupRequest:
         at: The column of the rows with the time of which the table's version is meant; None: the newest version, which
             ``processing`` asks for, too.
         expired: What to do where that version has expired: ``fail``, or ``oldest``: take the oldest one that is left.
-        processing: Whether `at` was ``processing``, and is None now.
     """
 
     on: On = None
@@ -47,12 +46,11 @@ class LookupRequest:
     prefix: str = ""
     at: str | None = None
     expired: str = "fail"
-    processing: bool = field(init=False, default=False)
 
-    def __post_init__(self) -> None:
-        if self.at == PROCESSING:
-            object.__setattr__(self, "at", None)
-            object.__setattr__(self, "processing", True)
+    @property
+    def event_time(self) -> str | None:
+        """The column of event times; None for processing time."""
+        return None if self.at == PROCESSING else self.at
 
     def pairs(self, definition: TableDefinition) -> tuple[tuple[str, str], ...]:
         """Returns the pairs of a column of the rows and a column of the table.
@@ -130,9 +128,9 @@ class LookupPlan:
             on=on,
             inner=request.kind == "inner",
             columns=tuple((name, request.prefix + name) for name in chosen),
-            at=request.at,
+            at=request.event_time,
             oldest=request.expired == "oldest",
-            processing=request.processing,
+            processing=request.at == PROCESSING,
             wanted=wanted,
             primary_key=definition.primary_key,
             small_bytes=keyed_rows.SMALL_BYTES,

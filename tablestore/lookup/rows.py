@@ -32,5 +32,5 @@ def lookup_rows(
 
 def check_one_time(request: LookupRequest, *, fresh: bool, version: int | None = None) -> None:
     """Raises `InvalidRequest` (``bad-time-travel``) if several versions of the table are asked for."""
-    if sum((request.at is not None, version is not None, fresh)) > 1:
+    if sum((request.event_time is not None, version is not None, fresh)) > 1:
         raise InvalidRequest("give only one of at, version and fresh", code="bad-time-travel")

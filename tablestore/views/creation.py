@@ -255,8 +255,9 @@ def all_views(store: Store) -> list[str]:
         except TableStoreError:
             return ()
 
-    tables = [f"{database}.{table}" for database in store.list_databases() for table in store.list_tables(database)]
-    return refresh_order([name for name in tables if known_inputs(name) is not None], known_inputs)
+    tables = (f"{database}.{table}" for database in store.list_databases() for table in store.list_tables(database))
+    known = {name: known_inputs(name) for name in tables}
+    return refresh_order([name for name, inputs in known.items() if inputs is not None], known.get)
 
 
 def check_no_cycle(store: Store, name: str, inputs: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ from tablestore.views.event_check import EventCheck
 from tablestore.views.event_commits import inserted_files, noting_definitions, stored_alike
 from tablestore.views.event_work import Dimension, event_work
 from tablestore.views.join_query import JoinQuery, SystemTime
-from tablestore.views.maintained import Execution, MaintainedJoin, Refreshed
+from tablestore.views.maintained import MaintainedJoin, Refreshed
 from tablestore.views.refresh_plan import RefreshPlan, plan_append, same_columns
 from tablestore.writing.apps import VIEW_APP
 
@@ -29,14 +29,6 @@ class EventJoin(MaintainedJoin):
     that of the refresh, or its own one. What was added to the result stays as it is, whatever happens to the right
     table afterwards.
     """
-
-    def __repr__(self) -> str:
-        return f"EventJoin({self.table.identifier!r})"
-
-    def executed_by(self, execution: Execution) -> EventJoin:
-        """Returns the same view with another place where its refreshes run."""
-        left, right = self.inputs
-        return EventJoin(self.table, left, right, execution)
 
     def explain(self) -> tuple[str, ...]:
         """Returns how it is refreshed, a line each."""
@@ -58,11 +50,7 @@ class EventJoin(MaintainedJoin):
             return True, None
         if self._is_overtaken(plan.since, output):
             return False, None
-        try:
-            self._holds.hold(events, plan.since[0])
-        except NotFound as error:
-            if error.code != "snapshot-expired":
-                raise
+        if not self._hold(plan.since):
             if self.table.filestore.state().positions != output.positions:
                 return False, None
             raise NotFound(
@@ -70,7 +58,7 @@ class EventJoin(MaintainedJoin):
                 "its events, since it was not refreshed for consumer.expiration-time: rebuild it, which joins all "
                 "events again, or drop it",
                 code="events-expired",
-            ) from error
+            )
         return True, None
 
     def _write(

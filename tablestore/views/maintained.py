@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Self
 
 from filestore.arguments import checks_arguments
 from filestore.checks.report import Finding
@@ -85,13 +86,10 @@ class MaintainedJoin(View[Refreshed]):
         self._execution = execution
         self.query: JoinQuery = parse_join(table.definition.options[VIEW_QUERY])
 
-    def __repr__(self) -> str:
-        return f"MaintainedJoin({self.table.identifier!r})"
-
-    def executed_by(self, execution: Execution) -> MaintainedJoin:
+    def executed_by(self, execution: Execution) -> Self:
         """Returns the same view with another place where its refreshes run."""
         left, right = self.inputs
-        return MaintainedJoin(self.table, left, right, execution)
+        return type(self)(self.table, left, right, execution)
 
     def lag(self) -> ViewLag:
         """Returns of which versions the view is the result, and how many later ones there are."""

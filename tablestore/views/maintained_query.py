@@ -121,9 +121,6 @@ class MaintainedQuery(View[RefreshedQuery]):
         self.query = parse_view(str(table.definition.options[VIEW_QUERY]))
         self._engine = engine
 
-    def __repr__(self) -> str:
-        return f"MaintainedQuery({self.table.identifier!r})"
-
     def executed_by(self, engine: QueryEngine) -> MaintainedQuery:
         """Returns the same view, with what computes its rows."""
         return MaintainedQuery(self.table, self.inputs, engine)

@@ -63,6 +63,9 @@ class View(ABC, Generic[Result]):
         self.inputs = tuple(inputs)
         self._changes = changes
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.table.identifier!r})"
+
     @abstractmethod
     def read_by(self, refreshed: Result) -> list[tuple[str, int]]:
         """Returns for each table the version that a refresh has read."""
@@ -246,9 +249,9 @@ class View(ABC, Generic[Result]):
         return before if same else None
 
     def _hold(self, versions: Sequence[int]) -> bool:
-        """Holds a version of each input; returns False if one of them has expired."""
+        """Holds a version of each input, or of the first ones of them; returns False if one of them has expired."""
         try:
-            for store, version in zip(self._stores, versions, strict=True):
+            for store, version in zip(self._stores, versions, strict=False):
                 self._holds.hold(store, version)
         except NotFound as error:
             if error.code != "snapshot-expired":

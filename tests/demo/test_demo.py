@@ -25,7 +25,7 @@ def message(program: Program) -> str:
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Program, Path]]:
     folder = tmp_path_factory.mktemp("demo")
-    java = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 {archived(SPARK)}"
+    java = " ".join(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *archived(SPARK)])
     with demo("--days", 1, cwd=folder, SPARK_SUBMIT_OPTS=java) as program:
         program.wait(540)
         yield program, folder

@@ -8,16 +8,17 @@ is missing, as `make test` does first; without archives everything works, and st
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 import pyspark
+
+from tablestore.jars import java_path, kafka_jars
 
 __all__ = ["KAFKA", "SPARK", "archived"]
 
@@ -26,35 +27,24 @@ KAFKA = "kafka"
 FOLDER = Path(sys.prefix, "class-archives")
 JVM_END_SECONDS = 300.0
 
-_QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"  # an archive that does not fit is no news
+_QUIET = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")  # an archive that does not fit is no news
 
 
 @cache
-def archived(name: str) -> str:
-    """Returns the JVM's options for the archive of a program, separated by blanks; none if it has not been made."""
+def archived(name: str) -> Sequence[str]:
+    """Returns the JVM's options for the archive of a program; none if it has not been made."""
     path = _path(name)
-    return f"-XX:SharedArchiveFile={path} {_QUIET}" if path is not None and path.exists() else ""
+    return (f"-XX:SharedArchiveFile={path}", *_QUIET) if path is not None and path.exists() else ()
 
 
 def _path(name: str) -> Path | None:
     """Where an archive belongs: its name changes with the JVM and the jars. None without a JVM."""
-    java = shutil.which("java", path=os.pathsep.join([*_java_home(), os.environ.get("PATH", "")]))
+    java = java_path()
     if java is None:
         return None
-    jars = (Path(pyspark.__file__).parent / "jars").glob("*.jar") if name == SPARK else _kafka_jars()
+    jars = (Path(pyspark.__file__).parent / "jars").glob("*.jar") if name == SPARK else kafka_jars()
     seen = [str(Path(java).resolve()), *sorted(f"{jar} {jar.stat().st_mtime_ns}" for jar in jars)]
     return FOLDER / f"{name}-{zlib.crc32(chr(10).join(seen).encode()):08x}.jsa"
-
-
-def _java_home() -> list[str]:
-    home = os.environ.get("JAVA_HOME")
-    return [str(Path(home, "bin"))] if home else []
-
-
-def _kafka_jars() -> Iterable[Path]:
-    from tablestore.jars import kafka_jars  # imported here, because it may fetch them
-
-    return kafka_jars()
 
 
 def _log(name: str) -> Path:
@@ -77,18 +67,18 @@ def _make(name: str) -> None:
     path = _path(name)
     assert path is not None
     made = path.with_suffix(f".{os.getpid()}")
-    PROGRAMS[name](f"-XX:ArchiveClassesAtExit={made} {_QUIET}")
+    PROGRAMS[name]([f"-XX:ArchiveClassesAtExit={made}", *_QUIET])
     made.replace(path)
 
 
-def _run_kafka(options: str) -> None:
+def _run_kafka(options: Sequence[str]) -> None:
     from tests.servers.kafka import KafkaBroker
 
-    with tempfile.TemporaryDirectory() as folder, KafkaBroker(Path(folder), options=options.split()) as broker:
+    with tempfile.TemporaryDirectory() as folder, KafkaBroker(Path(folder), options=options) as broker:
         broker.stop()
 
 
-def _run_spark(options: str) -> None:
+def _run_spark(options: Sequence[str]) -> None:
     from pyspark import SparkContext
 
     from tests.servers.spark import start_spark

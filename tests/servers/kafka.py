@@ -58,7 +58,7 @@ class KafkaBroker(Startable):
         self.log = folder / "kafka.log"
         self._port, self._controller_port = free_ports(2)
         self._scram = dict(scram or {})
-        self._options = archived(KAFKA).split() if options is None else options
+        self._options = archived(KAFKA) if options is None else options
         self._settings = self._base_settings() | dict(settings or {})
         self._running: subprocess.Popen[bytes] | None = None
 
@@ -161,7 +161,7 @@ class KafkaBroker(Startable):
         class_path = os.pathsep.join(map(str, kafka_jars()))
         # the JVM's first compiler alone: a broker of tests ends before the second has paid for itself
         flags = ["-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        flags += self._options if main == BROKER else archived(KAFKA).split()
+        flags += self._options if main == BROKER else archived(KAFKA)
         logger = ["-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.logFile=System.err"]
         with self.log.open("ab") as log:
             return subprocess.Popen(

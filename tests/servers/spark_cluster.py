@@ -30,21 +30,19 @@ from typing import Self
 import psutil
 
 from tablestore.jars import find_java
-from tests.servers.class_archive import SPARK, archived
+from tests.servers.spark import JVM
 from tests.servers.system import Startable, die_with_the_parent, free_ports
 from tests.waiting import until
 
-__all__ = ["EXECUTORS", "JVM", "SparkCluster", "SparkMaster", "SparkWorker"]
+__all__ = ["EXECUTORS", "SparkCluster", "SparkMaster", "SparkWorker"]
 
 STOP_SECONDS = 60.0
 EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 DAEMON_JVM = ("-Xms32m", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-
 EXECUTORS = {
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
-    "spark.executor.extraJavaOptions": f"{JVM} {archived(SPARK)}".strip(),
+    "spark.executor.extraJavaOptions": JVM,
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }

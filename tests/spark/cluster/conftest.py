@@ -9,10 +9,9 @@ import pytest
 
 from tablestore.spark import spark_archive
 from tests.depth import DEPTH, Depth
-from tests.servers.class_archive import SPARK, archived
 from tests.servers.s3 import MotoServer
-from tests.servers.spark import ROOT
-from tests.servers.spark_cluster import EXECUTORS, JVM, SparkCluster
+from tests.servers.spark import JVM, ROOT
+from tests.servers.spark_cluster import EXECUTORS, SparkCluster
 from tests.servers.spark_driver import SparkDriver
 
 HOSTS = 2 if DEPTH is Depth.DEEP else 1
@@ -20,7 +19,7 @@ HOSTS = 2 if DEPTH is Depth.DEEP else 1
 
 SMALL = {
     "spark.driver.memory": "512m",
-    "spark.driver.extraJavaOptions": f"{JVM} {archived(SPARK)}".strip(),
+    "spark.driver.extraJavaOptions": JVM,
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "2",
