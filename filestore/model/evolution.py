@@ -203,7 +203,19 @@ def _with_option(
     elif given.pop(change.name, None) is None:
         names = ", ".join(given) or "none"
         raise InvalidRequest(f"option {change.name!r} is not set; the set ones: {names}", code="option-not-set")
-    return replace(definition, options=TableOptions.parse(given))
+    options = TableOptions.parse(given)
+    _require_final(change.name, start.options, options)
+    return replace(definition, options=options)
+
+
+def _require_final(name: str, before: TableOptions, after: TableOptions) -> None:
+    """Refuses to take back a value that stays once an option has it."""
+    final = OPTIONS[name].final if name in OPTIONS else None
+    if final is not None and before[name] == final[0] != after[name]:
+        raise InvalidRequest(
+            f"option {name!r} stays {final[0]!r} once it is, since {final[1]}: create a new table, or leave it so",
+            code="fixed-option",
+        )
 
 
 def _commented(definition: TableDefinition, change: SetComment) -> TableDefinition:

@@ -30,7 +30,8 @@ __all__ = [
 class Option:
     """One option: its name, the function that parses it, its default as a text, and its meaning in one sentence.
 
-    `fixed` is set for an option that cannot change after the table's creation, and says why.
+    `fixed` is set for an option that cannot change after the table's creation, and says why. `final` is a value that an
+    option keeps once it has it, with the reason.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Option:
     default: str | None
     doc: str
     fixed: str | None = None
+    final: tuple[str, str] | None = None
 
 
 _SIZE_UNITS = {"": 1, "b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30, "tb": 1 << 40}

@@ -366,7 +366,8 @@ OPTIONS: Mapping[str, Option] = {
             one_of("refuse", "keep"),
             "refuse",
             "With view.engine = lookup: when partitions of the table of events were dropped, a refresh fails (refuse), "
-            "or the view keeps what it has of them (keep).",
+            "or the view keeps what it has of them (keep), which stays so.",
+            final=("keep", "the view may have results of events that were removed"),
         ),
         Option(
             "view.expired-versions",

@@ -9,9 +9,11 @@ from threading import Lock
 from typing import Protocol
 
 import polars as pl
+import pyarrow as pa
 
 from filestore.delta.state import TableState
 from filestore.files.writer import TableFiles
+from filestore.model.definition import TableDefinition
 from filestore.reading.get import get_rows
 from filestore.reading.scan import plan_scan, scan_frames
 from filestore.rows.frames import arrow_table, frame_of, polars_schema
@@ -25,6 +27,11 @@ SMALL_BYTES = 64 << 20
 
 class KeyedRows(Protocol):
     """The rows of one version of a table with a primary key."""
+
+    @property
+    def key(self) -> dict[str, pl.DataType]:
+        """The names and types of the primary key."""
+        ...
 
     def of(self, keys: pl.DataFrame) -> pl.DataFrame:
         """Returns the rows that have one of the keys, and perhaps others.
@@ -60,6 +67,11 @@ class InMemory:
     state: TableState
     columns: tuple[str, ...]
 
+    @property
+    def key(self) -> dict[str, pl.DataType]:
+        """Implements `KeyedRows`."""
+        return polars_schema(_key_schema(self.state.definition))
+
     def of(self, keys: pl.DataFrame) -> pl.DataFrame:
         """Implements `KeyedRows`."""
         return self._rows
@@ -83,8 +95,16 @@ class LookedUp:
     state: TableState
     columns: tuple[str, ...]
 
+    @property
+    def key(self) -> dict[str, pl.DataType]:
+        """Implements `KeyedRows`."""
+        return polars_schema(_key_schema(self.state.definition))
+
     def of(self, keys: pl.DataFrame) -> pl.DataFrame:
         """Implements `KeyedRows`."""
-        definition = self.table.definition
-        schema = definition.schema.select(definition.primary_key).to_arrow()
-        return frame_of(get_rows(self.table, self.state, arrow_table(keys, schema), self.columns))
+        wanted = arrow_table(keys, _key_schema(self.table.definition))
+        return frame_of(get_rows(self.table, self.state, wanted, self.columns))
+
+
+def _key_schema(definition: TableDefinition) -> pa.Schema:
+    return definition.schema.select(definition.primary_key).to_arrow()

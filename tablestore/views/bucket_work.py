@@ -8,7 +8,7 @@ small right table, and of a sort.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -20,7 +20,7 @@ from filestore.model.definition import TableDefinition
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.reading.difference import Spill
 from filestore.rows.equality import same_rows
-from filestore.rows.frames import arrow_table, frame_of
+from filestore.rows.frames import arrow_table, frame_of, polars_schema
 from filestore.sorting.chunks import BUCKET_COLUMN
 from filestore.sorting.external import sorted_batches
 from tablestore.reading.keyed_rows import KeyedRows, LookedUp
@@ -57,7 +57,7 @@ class LeftRows:
         if self.keys is not None:
             if not self.keys.height:
                 return iter(())
-            where = _names_one_of(query, self.keys)
+            where = _names_one_of(query, self.keys, polars_schema(self.state.definition.schema.to_arrow()))
         return rows_of(self.table, self.state, bucket, self.columns, where)
 
 
@@ -108,7 +108,7 @@ class BucketWork:
         assert self.stored is not None
         results = different = 0
         for left in self.left.of(self.query, self.bucket):
-            rows = joined(self.query, self._key, left, self.right.of(foreign_keys(self.query, left))).rows
+            rows = joined(self.query, self._key, left, self._right(left)).rows
             different += _different(rows, self._stored_rows(rows.select(self._key)), self._key)
             results += rows.height
         stored = sum(rows.height for rows in rows_of(self.stored, self.output, self.bucket, self._key[:1]))
@@ -144,26 +144,35 @@ class BucketWork:
 
     def _results(self, left: pl.DataFrame, gone: pl.DataFrame) -> Iterator[pl.DataFrame]:
         """Yields the result for rows of the left table, and for keys of rows that it has no more."""
-        found = joined(self.query, self._key, left, self.right.of(foreign_keys(self.query, left)))
+        found = joined(self.query, self._key, left, self._right(left))
         yield found.rows.with_columns(pl.lit(_INSERT).alias(KIND_COLUMN))
         if self.stored is not None:
             deletes = pl.concat([gone, found.without]).with_columns(pl.lit(_DELETE).alias(KIND_COLUMN))
             yield pl.concat([found.rows.clear(), deletes], how="diagonal")
+
+    def _right(self, left: pl.DataFrame) -> pl.DataFrame:
+        """Returns the rows of the right table that rows of the left one name, and perhaps others."""
+        return self.right.of(foreign_keys(self.query, left, self.right.key))
 
     def _stored_rows(self, keys: pl.DataFrame) -> pl.DataFrame:
         assert self.stored is not None
         return LookedUp(self.stored, self.output, self.output.definition.schema.names).of(keys)
 
 
-def _names_one_of(query: JoinQuery, keys: pl.DataFrame) -> pl.Expr:
+def _names_one_of(query: JoinQuery, keys: pl.DataFrame, types: Mapping[str, pl.DataType]) -> pl.Expr:
     """Returns the condition of rows of the left table that name one of the keys.
 
     A column of the left table may have to equal several of the key, so they are named by the latter.
+
+    Args:
+        query: The join.
+        keys: The keys.
+        types: The types of the left table's columns, which may be wider than those of the keys.
     """
     if len(query.on) == 1:
         [(name, key)] = query.on
-        return pl.col(name).is_in(keys[key].implode())
-    wanted = keys.select(pl.struct(key for _, key in query.on).alias("key"))["key"]
+        return pl.col(name).is_in(keys[key].cast(types[name]).implode())
+    wanted = keys.select(pl.struct(pl.col(key).cast(types[name]) for name, key in query.on).alias("key"))["key"]
     return pl.struct(pl.col(name).alias(key) for name, key in query.on).is_in(wanted.implode())
 
 

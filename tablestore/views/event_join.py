@@ -43,11 +43,11 @@ class EventJoin(MaintainedJoin):
     ) -> tuple[bool, Sequence[TableState] | None]:
         events, other = self._stores
         own = (self.query.time or SystemTime()).column is not None
-        if not own or self._holds.held(other) is None:  # earlier versions are read, too, which are held already
-            self._holds.hold(other, plan.until[1])
+        needed = not own or self._holds.held(other) is None  # earlier versions are read, too, which are held already
+        if needed and not self._hold_one(other, plan.until[1]):
+            return False, None
         if plan.since is None:
-            self._holds.hold(events, plan.until[0])
-            return True, None
+            return self._hold_one(events, plan.until[0]), None
         if self._is_overtaken(plan.since, output):
             return False, None
         if not self._hold(plan.since):

@@ -18,6 +18,7 @@ from filestore.model.files import DataFile
 from filestore.reading.difference import Spill
 from filestore.reading.scan import ScanPlan, plan_scan, scan
 from filestore.rows.bucketing import bucket_of
+from filestore.rows.frames import arrow_table, frame_of, polars_schema
 from filestore.sorting.chunks import BUCKET_COLUMN
 from filestore.sorting.external import sorted_batches
 from filestore.sorting.runs import gathered
@@ -26,6 +27,7 @@ from tablestore.lookup.lookups import Lookups
 from tablestore.lookup.request import LookupPlan, LookupRequest
 from tablestore.reading.version_changes import PIECE_BYTES, PIECE_ROWS
 from tablestore.views.join_query import JoinKind, JoinQuery, Side
+from tablestore.views.joined import narrowed
 
 __all__ = ["Dimension", "EventWork", "event_work", "looked_up"]
 
@@ -139,8 +141,9 @@ def looked_up(query: JoinQuery, events: pa.Table, lookups: Lookups, dimension: D
         dimension: The version of it.
     """
     given = events
-    for number, (name, _) in enumerate(query.on):
-        given = given.append_column(f"{_KEY}{number}", events.column(name))
+    for number, (name, key) in enumerate(query.on):
+        field = pa.field("key", dimension.plan.wanted.column(key).type)
+        given = given.append_column(f"{_KEY}{number}", _as_key(events.column(name), field))
     if query.time is not None and query.time.column is not None:  # whose name may have a meaning of its own there
         given = given.append_column(_TIME, events.column(query.time.column))
     found = lookups.lookup(given, dimension.plan, dimension.version)
@@ -148,6 +151,15 @@ def looked_up(query: JoinQuery, events: pa.Table, lookups: Lookups, dimension: D
         found.column(column.source if column.side is Side.LEFT else _RIGHT + column.source) for column in query.columns
     ]
     return pa.table(columns, names=[column.name for column in query.columns])
+
+
+def _as_key(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    """Returns the values in the type of a key's column, and null for those that it cannot have."""
+    if values.type == field.type:
+        return values
+    schema = pa.schema([field])
+    found = narrowed(frame_of(pa.table({field.name: values}))[field.name], polars_schema(schema)[field.name])
+    return arrow_table(found.to_frame(), schema).column(field.name)
 
 
 def _with_bucket(rows: pa.Table, definition: TableDefinition) -> pa.Table:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import polars as pl
 
 from tablestore.views.join_query import JoinKind, JoinQuery, Side
 
-__all__ = ["Joined", "foreign_keys", "joined"]
+__all__ = ["Joined", "foreign_keys", "joined", "narrowed"]
 
 _LEFT, _RIGHT = "\0l.", "\0r."
 _HAS_RIGHT = "\0matched"
@@ -27,9 +28,27 @@ class Joined:
     without: pl.DataFrame
 
 
-def foreign_keys(query: JoinQuery, left: pl.DataFrame) -> pl.DataFrame:
-    """Returns the keys of the right table that the rows name, each once, with that table's names of the columns."""
-    return left.select(pl.col(name).alias(key) for name, key in query.on).drop_nulls().unique()
+def narrowed(values: pl.Series, kind: pl.DataType) -> pl.Series:
+    """Converts values to another type; those that it does not have become null, which equals no key.
+
+    A column that names keys may have been widened since the view was created, and keys keep their type.
+    """
+    if values.dtype == kind:
+        return values
+    found = values.cast(kind, strict=False)
+    return found.set((found.cast(values.dtype, strict=False) != values).fill_null(value=False), None)
+
+
+def foreign_keys(query: JoinQuery, left: pl.DataFrame, key: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """Returns the keys of the right table that the rows name, each once.
+
+    Args:
+        query: The join.
+        left: Rows of the left table.
+        key: The names and types of the right table's primary key.
+    """
+    found = pl.DataFrame([narrowed(left[name], key[of]).alias(of) for name, of in query.on])
+    return found.drop_nulls().unique()
 
 
 def joined(query: JoinQuery, key: tuple[str, ...], left: pl.DataFrame, right: pl.DataFrame) -> Joined:
@@ -42,7 +61,7 @@ def joined(query: JoinQuery, key: tuple[str, ...], left: pl.DataFrame, right: pl
         right: Rows with its `right_columns`: all that the left rows name; each key once.
     """
     names = {name: _RIGHT + name for name in right.columns}
-    named = {f"{_LEFT}{number}": pl.col(name) for number, (name, _) in enumerate(query.on)}
+    named = {f"{_LEFT}{at}": narrowed(left[name], right.schema[of]) for at, (name, of) in enumerate(query.on)}
     found = left.with_columns(**named).join(
         right.rename(names).with_columns(pl.lit(value=True).alias(_HAS_RIGHT)),
         left_on=list(named),

@@ -250,9 +250,12 @@ class View(ABC, Generic[Result]):
 
     def _hold(self, versions: Sequence[int]) -> bool:
         """Holds a version of each input, or of the first ones of them; returns False if one of them has expired."""
+        return all(self._hold_one(store, at) for store, at in zip(self._stores, versions, strict=False))
+
+    def _hold_one(self, store: FileStore, version: int) -> bool:
+        """Holds a version of an input; returns False if it has expired."""
         try:
-            for store, version in zip(self._stores, versions, strict=False):
-                self._holds.hold(store, version)
+            self._holds.hold(store, version)
         except NotFound as error:
             if error.code != "snapshot-expired":
                 raise

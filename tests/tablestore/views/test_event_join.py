@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
+import polars as pl
 import pytest
 
 import tablestore
 from filestore.commit.proposal import AppVersion
+from filestore.delta.state import TableState
 from filestore.errors import Conflict, InvalidRequest, NotFound, TableStoreError
 from tablestore import Table
 from tablestore.views import event_work
@@ -112,6 +115,32 @@ def test_empty_tables_one_row_nulls_and_equal_events(pages: Pages) -> None:
     assert shown(view) == [(None, None, None), (None, "a", None), (1, "a", None), *[(1, "a", "Europe")] * 2]
     assert shown(inner) == [(1, "a", "Europe")] * 3
     assert findings(pages) == findings(pages, "shop.inner") == []
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide", "beyond"), [("INT", "BIGINT", 1 << 40), ("DECIMAL(3,1)", "DECIMAL(6,2)", "1.01")]
+)
+@pytest.mark.parametrize("small_bytes", [1 << 20, 1])
+def test_a_key_that_only_widened_events_can_have_matches_nothing(
+    monkeypatch: pytest.MonkeyPatch, small_bytes: int, narrow: str, wide: str, beyond: int | str
+) -> None:
+    monkeypatch.setattr("tablestore.reading.keyed_rows.SMALL_BYTES", small_bytes)
+    with warehouse() as store:
+        kept = KEPT | {"schema.evolution-mode": "metadata"}
+        events = store.create_table("shop.views", f"page STRING, user {narrow}", options=kept)
+        users = store.create_table("shop.users", f"id {narrow}, name STRING", primary_key=["id"])
+        view = Pages(store, events, users).join(select=["l.page", "r.name"])
+        users.write(pl.DataFrame({"id": [1], "name": ["Ada"]}))
+        events.write(pl.DataFrame({"page": ["a"], "user": [1]}))
+        view.refresh()
+        events.alter(f"ALTER COLUMN user TYPE {wide}")
+        given = Decimal(beyond) if isinstance(beyond, str) else beyond
+        events.write(pl.DataFrame({"page": ["b", "c", "d"], "user": [given, type(given)(1), None]}))
+        again = store.maintained_join("shop.enriched")
+        again.refresh()
+        found = {row["page"]: row["name"] for row in rows(again.table)}
+        assert found == {"a": "Ada", "b": None, "c": "Ada", "d": None}
+        assert store.examine("shop.enriched").findings == ()
 
 
 def test_an_empty_write_and_compactions_add_nothing(pages: Pages) -> None:
@@ -236,6 +265,12 @@ def test_removed_events_are_refused_or_stay_in_the_view(pages: Pages) -> None:
     view.table.alter("SET view.removed-events = keep")
     assert view.refresh() is not None
     assert [row[0] for row in shown(view)] == [1, 2, 3], "what was inserted between two refreshes counts, too"
+    assert findings(pages) == []
+    for change in ("SET view.removed-events = refuse", "UNSET view.removed-events"):
+        with pytest.raises(InvalidRequest, match="results of events that were removed") as caught:
+            view.table.alter(change)
+        assert caught.value.code == "fixed-option"
+    view.table.alter("SET view.removed-events = keep", "SET checkpoint.interval = 5")
     assert findings(pages) == []
 
 
@@ -441,6 +476,32 @@ def test_versions_with_new_events_do_not_expire(pages: Pages) -> None:
     view.refresh()
     assert [row[0] for row in shown(view)] == [0, 1, 2, 3, 4]
     assert [consumer.version for consumer in pages.views.consumers()] == [view.lag().left]
+
+
+@pytest.mark.parametrize("side", ["users", "views"])
+def test_a_version_that_expires_as_a_refresh_begins_is_looked_for_again(
+    pages: Pages, monkeypatch: pytest.MonkeyPatch, side: str
+) -> None:
+    view = pages.join()
+    pages.user(1, "Europe")
+    pages.see((1, "a"))
+    table: Table = getattr(pages, side)
+    newest, looks = EventJoin._newest, []
+
+    def expiring(self: EventJoin) -> tuple[TableState, ...]:
+        states = newest(self)
+        looks.append(states)
+        if len(looks) == 1:
+            pages.user(1, "Asia")
+            pages.see((1, "b"))
+            assert table.expire().versions
+        return states
+
+    monkeypatch.setattr(EventJoin, "_newest", expiring)
+    assert view.refresh() is not None
+    assert len(looks) == 2
+    assert shown(view) == [(1, "a", "Asia"), (1, "b", "Asia")]
+    assert findings(pages) == []
 
 
 def test_if_they_have_expired_only_a_rebuild_helps(pages: Pages) -> None:

@@ -78,6 +78,32 @@ def named(view: MaintainedJoin) -> dict[int, str | None]:
     return {row["k"]: row["y"] for row in rows(view.table)}
 
 
+@pytest.mark.parametrize("small_bytes", [1 << 20, 1])
+@pytest.mark.parametrize("kind", ["left", "inner"])
+def test_a_foreign_key_that_only_a_widened_column_can_have_matches_nothing(
+    monkeypatch: pytest.MonkeyPatch, small_bytes: int, kind: str
+) -> None:
+    monkeypatch.setattr("tablestore.reading.keyed_rows.SMALL_BYTES", small_bytes)
+    with warehouse() as store:
+        left = store.create_table("shop.l", "k BIGINT, x INT", primary_key=["k"], options={"bucket": "2"})
+        right = store.create_table("shop.r", "id INT, y STRING", primary_key=["id"])
+        sides = Sides(store, left, right)
+        view = sides.view(kind, select=["l.k", "r.y"])
+        sides.put(left, (1, 1))
+        sides.put(right, (1, "foo"))
+        view.refresh()
+        left.alter("ALTER COLUMN x TYPE BIGINT")
+        sides.put(left, (2, 1 << 40), (3, 1), (4, None))
+        without: dict[int, str | None] = {2: None, 4: None} if kind == "left" else {}
+        view = store.maintained_join(f"shop.{kind}")
+        view.refresh()
+        assert named(view) == {1: "foo", 3: "foo"} | without
+        sides.put(right, (1, "bar"))
+        view.refresh()
+        assert named(view) == {1: "bar", 3: "bar"} | without
+        assert view.examine().healthy
+
+
 @pytest.mark.slow
 def test_the_table_of_kip_213(sides: Sides) -> None:
     inner, left = sides.view("inner"), sides.view("left")
