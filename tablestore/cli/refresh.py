@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 from contextlib import ExitStack
 from functools import partial
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from filestore.errors import InvalidRequest, TableStoreError, Unavailable
+from filestore.errors import InvalidRequest, Unavailable
 from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Token
 from tablestore.cli.opening import open_store, spark_settings
 from tablestore.cli.output import complain, note
@@ -150,19 +149,7 @@ def _upkeep(opened: _Views) -> Upkeep:
     from filestore.ambient import system_ambient
     from tablestore.views.upkeep import Upkeep
 
-    return Upkeep(partial(opened.named, None), opened.open, system_ambient().monotonic_s, _error_of)
-
-
-def _error_of(raised: Exception) -> TableStoreError | None:
-    """Converts an error of Spark about a view's query and its rows, such as a division by zero; None for others."""
-    if "pyspark" not in sys.modules:
-        return None
-    from pyspark.errors import PySparkException
-
-    if not isinstance(raised, PySparkException):
-        return None
-    [first, *_] = str(raised).strip().splitlines() or [type(raised).__name__]
-    return InvalidRequest(f"Spark cannot compute the rows: {first}", code="view-query")
+    return Upkeep(partial(opened.named, None), opened.open, system_ambient().monotonic_s)
 
 
 def _report_outcome(outcome: RefreshOutcome) -> None:

@@ -58,14 +58,11 @@ class Upkeep:
         list_views: Returns the names of all views, each behind those that it reads.
         open_view: Opens a view.
         clock_s: Returns the seconds of a clock that never jumps.
-        error_of: Converts what a view's refresh has raised, if it is no error of ours, to one; None for a fault of the
-            program, which ends the round.
     """
 
     list_views: Callable[[], Sequence[str]]
     open_view: Callable[[str], View[Any]]
     clock_s: Callable[[], float]
-    error_of: Callable[[Exception], TableStoreError | None] = lambda _: None
     _names: Sequence[str] = ()
     _listed_s: float | None = None
     _kept: dict[str, _Kept] = field(default_factory=dict)
@@ -99,10 +96,7 @@ class Upkeep:
             kept.view = kept.view or self.open_view(name)
             # of two processes that refresh it at once, the one that was later looks again
             result = next(kept.view.follow(lambda: True), None)
-        except Exception as raised:
-            error = raised if isinstance(raised, TableStoreError) else self.error_of(raised)
-            if error is None:
-                raise
+        except TableStoreError as error:
             if isinstance(error, NotFound) and self._is_gone(name):
                 return None
             view, kept.view = kept.view, None  # it may have been created again

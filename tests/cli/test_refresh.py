@@ -7,10 +7,8 @@ import signal
 from collections.abc import Callable
 
 import pytest
-from pyspark.errors import ArithmeticException
 
 from tablestore import Store
-from tablestore.cli.refresh import _error_of
 from tests.cli.conftest import Run
 from tests.cli.programs import Program
 
@@ -67,14 +65,6 @@ def test_a_view_that_fails_holds_up_no_other_one(run: Run, joined: Store) -> Non
     again = run("refresh", "--all")
     assert again.exit_code == 0
     assert "shop.a is up to date" in again.stderr
-
-
-def test_an_error_of_spark_about_the_rows_of_a_view_is_reported() -> None:
-    error = _error_of(ArithmeticException("[DIVIDE_BY_ZERO] Division by zero.\n== SQL =="))
-    assert error is not None
-    assert error.code == "view-query"
-    assert error.message == "Spark cannot compute the rows: [DIVIDE_BY_ZERO] Division by zero."
-    assert _error_of(ZeroDivisionError("of ours")) is None
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark program gives it
 from pyspark.sql.types import DoubleType, FloatType, StringType
@@ -24,6 +24,7 @@ from tablestore.spark.batch.compaction import spark_changes
 from tablestore.spark.batch.comparing import comparable, nearly_same, same
 from tablestore.spark.batch.view_rows import NEW, STORED, TableReader, ViewRows, paired
 from tablestore.spark.batch.writing import spark_runner
+from tablestore.spark.jobs.errors import failure_of
 from tablestore.views.maintained_query import QueryWork, RowCounts
 from tablestore.views.view_plan import Form, Incremental
 from tablestore.writing.write_job import TaskOutcome, WriteJob, WriteRunner
@@ -70,12 +71,10 @@ class SparkViews:
         def empty(table: str, version: int) -> DataFrame:
             return session.createDataFrame([], spark_type(self.definition(table, version).schema))
 
-        with ViewRows(session, TableReader(empty, _no_changes), work) as rows:
-            try:
-                result = rows.result()
-                repeatable = result._jdf.queryExecution().analyzed().deterministic()
-            except (AnalysisException, ParseException) as error:
-                raise InvalidRequest(f"Spark refuses the query: {_first_line(error)}", code="view-query") from error
+        reader = TableReader(empty, _no_changes)
+        with _sparks_words("Spark refuses the query"), ViewRows(session, reader, work) as rows:
+            result = rows.result()
+            repeatable = result._jdf.queryExecution().analyzed().deterministic()
         if not repeatable:
             raise Unsupported(
                 "the query cannot be that of a materialized view: it has a function that gives another value each time",
@@ -84,10 +83,13 @@ class SparkViews:
         return Schema.from_delta(json.loads(result.schema.json()))
 
     def runner(self, work: QueryWork, definition: TableDefinition) -> WriteRunner:
-        """Returns what writes the rows of a refresh: all of them, or those that differ from the stored ones."""
+        """Returns what writes the rows of a refresh: all of them, or those that differ from the stored ones.
+
+        It raises `InvalidRequest` (``view-query``) if Spark cannot compute them, as where a row divides by zero.
+        """
 
         def run(job: WriteJob) -> Sequence[TaskOutcome]:
-            with self._rows(work) as rows:
+            with _sparks_words("Spark cannot compute the rows"), self._rows(work) as rows:
                 found = rows.result() if work.since is None else rows.differing()
                 return spark_runner(found, definition, each_key_once=bool(definition.primary_key))(job)
 
@@ -95,7 +97,7 @@ class SparkViews:
 
     def compare(self, work: QueryWork) -> RowCounts:
         """Compares stored rows with the result. Sums of floating-point numbers may differ in their last digits."""
-        with self._rows(work) as rows:
+        with _sparks_words("Spark cannot compute the rows"), self._rows(work) as rows:
             result, stored = rows.result(), rows.stored()
             key = self.definition(work.output, work.version).primary_key
             exact = isinstance(work.plan, Incremental) and work.plan.form is Form.ROWS
@@ -119,6 +121,16 @@ class SparkViews:
             if session.conf.isModifiable(name):
                 session.conf.set(name, value)
         return session
+
+
+@contextmanager
+def _sparks_words(what: str) -> Iterator[None]:
+    """Converts what Spark raises about a query and its rows to an error that begins with `what`."""
+    try:
+        yield
+    except PySparkException as error:
+        failure = failure_of(error) or InvalidRequest(f"{what}: {_first_line(error)}", code="view-query")
+        raise failure from error
 
 
 def _no_changes(table: str, since: int, until: int) -> DataFrame:
@@ -158,4 +170,5 @@ def _as_bags(result: DataFrame, stored: DataFrame) -> RowCounts:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]
+    [first, *_] = str(error).strip().splitlines() or [type(error).__name__]
+    return first

@@ -6,15 +6,13 @@ import shutil
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from filestore.errors import InvalidRequest, TableStoreError, Unavailable
+from filestore.errors import InvalidRequest, Unavailable
 from tablestore import Store
 from tablestore.views.creation import all_views, open_view
 from tablestore.views.upkeep import LIST_SECONDS, RefreshOutcome, Upkeep, pause_after
-from tablestore.views.view import View
 from tests.warehouses import rows
 
 
@@ -156,19 +154,6 @@ def test_other_errors_end_the_round(joined: Store) -> None:
     upkeep = Upkeep(lambda: ["shop.v"], wrong, Clock())  # type: ignore[arg-type]
     with pytest.raises(ZeroDivisionError):
         list(upkeep.round())
-
-
-def test_an_error_of_the_engine_holds_up_no_other_view(joined: Store) -> None:
-    def opened(name: str) -> View[Any]:
-        if name == "shop.a":
-            raise ZeroDivisionError("of a row")
-        return open_view(joined, name)
-
-    def error_of(raised: Exception) -> TableStoreError | None:
-        return InvalidRequest(str(raised), code="view-query") if isinstance(raised, ZeroDivisionError) else None
-
-    found = list(Upkeep(lambda: ["shop.a", "shop.v"], opened, Clock(), error_of).round())
-    assert shown(found) == [("shop.a", "view-query"), ("shop.v", 1)]
 
 
 def test_a_view_that_cannot_be_opened(joined: Store) -> None:
