@@ -126,8 +126,14 @@ class StoreViews(ABC):
         """Opens a view of any kind, whose refreshes are Spark jobs; `InvalidRequest` (``no-view``) if it is none."""
         return self._in_spark(open_view(self.store, name))
 
-    def refresh(self, *names: str) -> list[tuple[MaintainedJoin | MaintainedQuery, Refreshed | RefreshedQuery]]:
+    def refresh(
+        self, *names: str, rebuild: bool = False
+    ) -> list[tuple[MaintainedJoin | MaintainedQuery, Refreshed | RefreshedQuery]]:
         """Refreshes views, and before them all views that they read, each behind those that it reads itself.
+
+        Args:
+            names: The views, each as ``database.table``.
+            rebuild: Whether all rows of these views are computed again (`MaintainedQuery.rebuild`).
 
         Returns:
             The views that had something new, with the results of their refreshes, in their order.
@@ -137,11 +143,12 @@ class StoreViews(ABC):
                 the views that were refreshed before stay so.
         """
         views = [self.maintained_view(name) for name in names]  # raises what is wrong before anything is done
-        order = refresh_order([view.table.identifier for view in views], partial(inputs_of, self.store))
+        asked = [view.table.identifier for view in views]
+        order = refresh_order(asked, partial(inputs_of, self.store))
         found: list[tuple[MaintainedJoin | MaintainedQuery, Refreshed | RefreshedQuery]] = []
         for name in order:
             view = self.maintained_view(name)
-            if (done := view.refresh()) is not None:
+            if (done := view.rebuild() if rebuild and name in asked else view.refresh()) is not None:
                 found.append((view, done))
         return found
 

@@ -9,7 +9,7 @@
     DESCRIBE DETAIL shop.orders [PARTITION …]        CALL lake.sys.describe_detail(…) (FLIP-188)
     DESCRIBE HISTORY shop.orders                     CALL lake.sys.describe_history(…)
     CREATE MATERIALIZED VIEW shop.v AS SELECT …      CALL lake.sys.create_materialized_view(…)
-    REFRESH MATERIALIZED VIEW shop.v                 CALL lake.sys.refresh(…)
+    REFRESH MATERIALIZED VIEW shop.v [FULL]          CALL lake.sys.refresh(…)
     EXPLAIN CREATE MATERIALIZED VIEW … AS SELECT …   CALL lake.sys.explain_materialized_view(…)
     DROP MATERIALIZED VIEW shop.v                    CALL lake.sys.drop_materialized_view(…)
     SHOW TABLE EXTENDED IN shop LIKE '*'             CALL lake.sys.show_tables(…), which has views, too

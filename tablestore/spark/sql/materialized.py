@@ -27,7 +27,10 @@ def explained(statement: str, tokens: Sequence[Token], names: Names) -> str:
         return statement
     if words[0].text.upper() == "REFRESH":
         table = named_table(words, _NAME, names)
-        return statement if table is None else f"CALL {table.call('explain_materialized_view')})"
+        if table is None:
+            return statement
+        _require_end(words, table.end, "EXPLAIN REFRESH MATERIALIZED VIEW takes a name and nothing else")
+        return f"CALL {table.call('explain_materialized_view')})"
     created = materialized_view(inner, words, names)
     return created.replace(".sys.create_materialized_view(", ".sys.explain_materialized_view(", 1)
 
@@ -48,15 +51,19 @@ def materialized_view(statement: str, tokens: Sequence[Token], names: Names) -> 
         return statement
     if word == "CREATE":
         return _create(statement, tokens, table, names, if_not_exists=begin > _NAME)
-    if word in ("REFRESH", "DROP") and table.end < len(tokens):
-        raise InvalidRequest(
-            f"{word} MATERIALIZED VIEW takes a name and nothing else, not {tokens[table.end].text!r}", code="bad-view"
-        )
     if word == "REFRESH":
-        return f"CALL {table.call('refresh')})"
+        end = _behind(tokens, table.end, ["FULL"])
+        _require_end(tokens, end, "REFRESH MATERIALIZED VIEW takes a name and perhaps FULL")
+        return f"CALL {table.call('refresh')}{', rebuild => true' if end > table.end else ''})"
     if word == "DROP":
+        _require_end(tokens, table.end, "DROP MATERIALIZED VIEW takes a name and nothing else")
         return f"CALL {table.call('drop_materialized_view')}{', if_exists => true' if begin > _NAME else ''})"
     return statement
+
+
+def _require_end(tokens: Sequence[Token], end: int, takes: str) -> None:
+    if end < len(tokens):
+        raise InvalidRequest(f"{takes}, not {tokens[end].text!r}", code="bad-view")
 
 
 def _create(statement: str, tokens: Sequence[Token], table: NamedTable, names: Names, *, if_not_exists: bool) -> str:

@@ -155,7 +155,7 @@ def _drop_view(store: SparkStore, given: Arguments) -> list[Row]:
 
 
 def _refresh(store: SparkStore, given: Arguments) -> list[Row]:
-    return [_refreshed(view, done) for view, done in store.refresh(given["table"])]
+    return [_refreshed(view, done) for view, done in store.refresh(given["table"], rebuild=given["rebuild"])]
 
 
 def _refreshed(view: MaintainedJoin | MaintainedQuery, done: Any) -> Row:
@@ -333,8 +333,8 @@ PROCEDURES: Mapping[str, Procedure] = {
         Procedure(
             "refresh",
             "Adds what has changed to a materialized view, and before to the views that it reads; returns those that "
-            "were not up to date. REFRESH MATERIALIZED VIEW calls it.",
-            (_TABLE,),
+            "were not up to date. REFRESH MATERIALIZED VIEW [FULL] calls it.",
+            (_TABLE, Parameter("rebuild", "computes all rows of the view again", "BOOLEAN", "false")),
             _REFRESHED,
             _refresh,
         ),

@@ -59,11 +59,13 @@ def temporal_joins(statement: str, names: Names, *, streaming: bool = False) -> 
     Args:
         statement: The statement.
         names: The catalogs of the session.
-        streaming: Whether it is the query of a stream, in which a time without columns is an option, too: Spark would
-            keep the version of the start, and ``current_timestamp()`` is the time of each micro-batch.
+        streaming: Whether it is the query of a stream, as one is that reads ``FROM STREAM``. There a time without
+            columns is an option, too: Spark would keep the version of the start, and ``current_timestamp()`` is the
+            time of each micro-batch.
 
     Raises:
-        Unsupported: ``temporal-join``: a time whose end is not clear, or a name that ``WITH`` gives to a query.
+        Unsupported: ``temporal-join``: a time whose end is not clear, or that has a parameter; a name that ``WITH``
+            gives to a query.
     """
     tokens = sqlglot.tokenize(statement, dialect="spark")
     words = [token.text.upper() for token in tokens[:5]]
@@ -72,6 +74,7 @@ def temporal_joins(statement: str, names: Names, *, streaming: bool = False) -> 
         return statement[:explained] + temporal_joins(statement[explained:], names, streaming=streaming)
     if words[:1] == ["CREATE"] and ["MATERIALIZED", "VIEW"] in (words[1:3], words[3:5]):
         return statement
+    streaming = streaming or _reads_stream(tokens)
     parts: list[str] = []
     done = 0
     for clause in _clauses(statement, tokens, names):
@@ -89,6 +92,12 @@ def temporal_joins(statement: str, names: Names, *, streaming: bool = False) -> 
             raise Unsupported(
                 f"put the time of {clause.table} FOR SYSTEM_TIME AS OF {time} {tokens[clause.end].text} … into "
                 "parentheses, so that its end is clear",
+                code="temporal-join",
+            )
+        if _has_parameter(time):
+            raise Unsupported(
+                f"{clause.table} FOR SYSTEM_TIME AS OF {time} has a parameter in its time: write the value, or compute "
+                "the time in a subquery of the other side",
                 code="temporal-join",
             )
         parts += [statement[done : tokens[clause.begin].start], f"WITH ({_OPTION} = {literal(time)}"]
@@ -115,6 +124,16 @@ def _clauses(statement: str, tokens: Sequence[Token], names: Names) -> Iterator[
             time = statement[tokens[number + 3].start : tokens[end - 1].end + 1]
             written, whole = tokens[begin - 1], first < begin - 1
             yield _Clause(table, written, whole, begin, number + 3, end, _names_a_column(time))
+
+
+def _reads_stream(tokens: Sequence[Token]) -> bool:
+    """Returns whether a query reads ``FROM STREAM name`` or ``STREAM(name)``."""
+    for number, token in enumerate(tokens[1:-1], 1):
+        if token.text.upper() == "STREAM" and tokens[number - 1].text.upper() in _BEFORE:
+            following = tokens[number + 1]
+            if following.text == "(" or following.token_type in (TokenType.VAR, TokenType.IDENTIFIER):
+                return True
+    return False
 
 
 def _table_before(tokens: Sequence[Token], end: int, names: Names) -> tuple[str, int] | None:
@@ -186,3 +205,10 @@ def _names_a_column(time: str) -> bool:
         return False  # Spark says what is wrong with it
     columns = (found for found in parsed.find_all(exp.Column) if found.table or found.name.lower() != "localtimestamp")
     return parsed.find(exp.Query) is None and any(columns)  # Spark has that function without parentheses, too
+
+
+def _has_parameter(time: str) -> bool:
+    try:
+        return sqlglot.parse_one(time, dialect="spark").find(exp.Placeholder) is not None
+    except SqlglotError:
+        return False

@@ -23,8 +23,8 @@ def temporal_join(store: SparkStore, request: Request, rows: DataFrame) -> DataF
 
     Args:
         store: The store.
-        request: ``on``, ``kind``, ``columns``, ``prefix``, ``at`` and ``expired``, as for `SparkStore.lookup_join`; and
-            ``time``, which is `at` in the statement's words.
+        request: ``on``, ``kind``, ``columns``, ``prefix``, ``at`` and ``expired``, as for `SparkStore.lookup_join`;
+            ``time``, which is `at` in the statement's words; and ``metrics``, the names of metrics of the statement.
         rows: The rows; no names of their own begin with the prefix.
 
     Raises:
@@ -46,5 +46,4 @@ def temporal_join(store: SparkStore, request: Request, rows: DataFrame) -> DataF
         )
     asked = LookupRequest(request["on"], request["kind"], request["columns"], request["prefix"], at, expired)
     table = checked_table(store.store, request).opened
-    # a name of a metric would have to differ from those of other joins of the statement, which Spark plans one by one
-    return joined_by_lookup(store.spark, table, rows, asked, fresh=False, observed=False)
+    return joined_by_lookup(store.spark, table, rows, asked, fresh=False, metrics=request["metrics"])

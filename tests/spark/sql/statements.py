@@ -381,6 +381,9 @@ MATERIALIZED = [
     *refuses("DELETE FROM lake.stock.seen", "[tablestore: maintained-view]"),
     *does("DELETE FROM lake.stock.visits WHERE item = 12"),
     *refuses("REFRESH MATERIALIZED VIEW lake.stock.seen", "[tablestore: events-changed]"),
+    *gives("REFRESH MATERIALIZED VIEW lake.stock.seen FULL", "stock.seen | 3 | stock.visits 3, stock.things 3 | true"),
+    *gives("SELECT * FROM lake.stock.seen", "10 | pencil", "10 | pencil", "10 | pencil"),
+    *gives("REFRESH MATERIALIZED VIEW lake.stock.seen"),
     *does("DROP MATERIALIZED VIEW lake.stock.seen", "DROP MATERIALIZED VIEW lake.stock.seen_then"),
 ]
 

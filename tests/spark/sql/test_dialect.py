@@ -51,6 +51,8 @@ HERE = Names(frozenset({"lake"}), "lake", "shop")
         ("ALTER TABLE lake.s.t PARTITION (d > 1) COMPACT", "ALTER TABLE lake.s.t PARTITION (d > 1) COMPACT"),
         ("ALTER TABLE lake.s.t PARTITION () COMPACT", "ALTER TABLE lake.s.t PARTITION () COMPACT"),
         ("REFRESH MATERIALIZED VIEW lake.shop.v;", "CALL `lake`.sys.refresh(table => 'shop.v')"),
+        ("refresh materialized view lake.shop.v full", "CALL `lake`.sys.refresh(table => 'shop.v', rebuild => true)"),
+        ("REFRESH MATERIALIZED VIEW lake.shop.full", "CALL `lake`.sys.refresh(table => 'shop.full')"),
         ("REFRESH MATERIALIZED VIEW other.shop.v", "REFRESH MATERIALIZED VIEW other.shop.v"),
         ("REFRESH TABLE lake.shop.v", "REFRESH TABLE lake.shop.v"),
         (
@@ -217,7 +219,9 @@ def test_a_materialized_view_in_a_database_of_ours() -> None:
         ("CREATE MATERIALIZED VIEW lake.s.v", "lacks AS and a query"),
         ("CREATE MATERIALIZED VIEW lake.s.v AS", "lacks AS and a query"),
         ("CREATE MATERIALIZED VIEW lake.s.v COMMENT 'a' 'b' AS SELECT 1", "takes one text"),
-        ("REFRESH MATERIALIZED VIEW lake.s.v FULL", "takes a name and nothing else"),
+        ("REFRESH MATERIALIZED VIEW lake.s.v ASYNC", "takes a name and perhaps FULL, not 'ASYNC'"),
+        ("REFRESH MATERIALIZED VIEW lake.s.v FULL ASYNC", "not 'ASYNC'"),
+        ("EXPLAIN REFRESH MATERIALIZED VIEW lake.s.v FULL", "takes a name and nothing else"),
         ("DROP MATERIALIZED VIEW lake.s.v CASCADE", "takes a name and nothing else"),
     ],
 )
@@ -295,11 +299,36 @@ def test_several_tables_and_their_options() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("source", "reads"),
+    [
+        ("STREAM lake.s.o o", True),
+        ("stream(lake.s.o) o", True),
+        ("(SELECT * FROM STREAM o) o", True),
+        ("stream", False),
+    ],
+)
+def test_the_time_of_a_query_of_a_stream_is_that_of_each_micro_batch(source: str, reads: bool) -> None:
+    query = f"SELECT * FROM {source} JOIN lake.s.d {{}} AS d ON true"
+    now = "FOR SYSTEM_TIME AS OF current_timestamp()"
+    option = "WITH ('system_time' = 'current_timestamp()')"
+    assert rewritten(query.format(now), ELSEWHERE) == query.format(option if reads else now)
+
+
 def test_a_stream_may_have_times_of_its_rows() -> None:
     query = "SELECT o.id FROM STREAM lake.s.o o JOIN lake.s.d FOR SYSTEM_TIME AS OF o.ts d ON d.id = o.k"
     found = rewritten(f"INSERT INTO lake.shop.t WITH ('checkpoint' = 'c') {query}", ELSEWHERE)
     assert r"lake.s.d WITH (\'system_time\' = \'o.ts\') d ON d.id = o.k" in found
     assert found.startswith("CALL `lake`.sys.start_stream(table => 'shop.t', query => 'SELECT o.id FROM STREAM")
+
+
+@pytest.mark.parametrize("time", ["(o.ts + :later)", "(o.ts + ?)", "date_add(o.ts, :days)"])
+def test_a_time_with_a_parameter_is_refused(time: str) -> None:
+    with pytest.raises(Unsupported, match="has a parameter in its time") as caught:
+        rewritten(f"SELECT * FROM o JOIN lake.shop.d FOR SYSTEM_TIME AS OF {time} AS d ON o.k = d.id", ELSEWHERE)
+    assert caught.value.code == "temporal-join"
+    newest = f"SELECT * FROM lake.shop.d FOR SYSTEM_TIME AS OF {time.replace('o.ts', 'now()')}"
+    assert rewritten(newest, ELSEWHERE) == newest
 
 
 @pytest.mark.parametrize("time", ["o.ts + INTERVAL 1 DAY", "o.m['ts']", "o.ts::TIMESTAMP"])

@@ -245,6 +245,22 @@ def test_each_micro_batch_of_a_stream_meets_the_newest_version(
     assert sql("SELECT * FROM named") == [*first, (6, "c1", 1)]
 
 
+@pytest.mark.usefixtures("times")
+def test_the_progress_of_a_stream_says_the_versions(sql: Sql, session: SparkSession, dim: Table) -> None:
+    version = dim.filestore.state().version
+    stream = session.sql(
+        f"SELECT o.n, d.name, e.size FROM STREAM o LEFT JOIN {DIM} o.ts AS d ON o.k = d.id "
+        "JOIN dim FOR SYSTEM_TIME AS OF current_timestamp() AS e ON o.k = e.id"
+    )
+    query = stream.writeStream.format("noop").trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert query.lastProgress is not None
+    metrics = query.lastProgress.observedMetrics
+    assert {name: row.version for name, row in metrics.items()} == dict.fromkeys(
+        ["lookup shop.dim", "lookup shop.dim 2"], version
+    )
+
+
 # ------------------------------------------------------------------------------------------------ limits
 
 
