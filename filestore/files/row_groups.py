@@ -28,7 +28,7 @@ __all__ = ["DecodeBatch", "Mask", "RowGroups", "decode_batches"]
 Mask = npt.NDArray[np.bool_]
 
 _MOST_FILES = 64
-_MOST_BYTES = 16 << 20
+_MOST_ROWS, _MOST_BYTES = 1 << 18, 16 << 20
 
 
 class RowGroups:
@@ -84,22 +84,28 @@ class RowGroups:
 
     def read(self, group: int, names: Sequence[str], mask: Mask) -> pl.DataFrame:
         """Reads the rows of a row group that are in the mask; at least one column, partition columns included."""
+        return self._read(range(group, group + 1), names, mask)
+
+    def _read(self, groups: range, names: Sequence[str], mask: Mask) -> pl.DataFrame:
+        """Reads the rows of row groups that follow each other."""
         first, last = _span(mask)
         inside = mask[first:last]
-        start = int(self._starts[group]) + first
-        rows = _decoded([(self, group)], names, inside, lambda scan: scan.slice(start, len(inside)))
+        start = int(self._starts[groups.start]) + first
+        rows = _decoded([(self, groups)], names, inside, lambda scan: scan.slice(start, len(inside)))
         return _with_partitions(rows, [(self, rows.height)], names)
 
     @contextmanager
-    def part(self, group: int, names: Sequence[str]) -> Iterator[str]:
-        """Opens those columns of a row group as a local file; yields its path."""
+    def part(self, groups: Iterable[int], names: Sequence[str]) -> Iterator[str]:
+        """Opens those columns of some row groups as a local file; yields its path."""
         if (local := self._storage.local_path(self.path)) is not None:
             yield local
             return
         stored = [self.columns.schema.column(name).in_files for name in names]
         with self._storage.open_read(self.path) as source:
             footer = self.footer.metadata
-            ranges = [footer_range(footer, source.size), *column_ranges(footer, group, stored)]
+            ranges = [footer_range(footer, source.size)]
+            for group in groups:
+                ranges += column_ranges(footer, group, stored)
             with source.part(ranges) as part:
                 yield part.path
 
@@ -117,13 +123,31 @@ class RowGroups:
 
     def read_at(self, rows: npt.NDArray[np.int64], names: Sequence[str]) -> Iterator[pl.DataFrame]:
         """Reads the rows at ascending positions of the file, live or deleted."""
-        for group in range(len(self)):
-            start, end = self._starts[group], self._starts[group + 1]
-            first, last = np.searchsorted(rows, (start, end))
-            if first < last:
-                mask = np.zeros(end - start, dtype=np.bool_)
-                mask[rows[first:last] - start] = True
-                yield self.read(group, names, mask)
+        cuts = np.searchsorted(rows, self._starts)
+        for groups in self._neighbours(np.flatnonzero(np.diff(cuts)).tolist()):
+            start, end = int(self._starts[groups.start]), int(self._starts[groups.stop])
+            mask = np.zeros(end - start, dtype=np.bool_)
+            mask[rows[cuts[groups.start] : cuts[groups.stop]] - start] = True
+            yield self._read(groups, names, mask)
+
+    def _neighbours(self, groups: Iterable[int]) -> Iterator[range]:
+        """Joins row groups that follow each other, as far as they are small: each call of polars takes a fixed time."""
+        held: range | None = None
+        for group in groups:
+            if held is not None and group == held.stop and self._is_small(range(held.start, group + 1)):
+                held = range(held.start, group + 1)
+                continue
+            if held is not None:
+                yield held
+            held = range(group, group + 1)
+        if held is not None:
+            yield held
+
+    def _is_small(self, groups: range) -> bool:
+        if self._starts[groups.stop] - self._starts[groups.start] > _MOST_ROWS:
+            return False
+        size = sum(int(self.footer.metadata.row_group(group).total_byte_size) for group in groups)
+        return size <= _MOST_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,13 +214,14 @@ def _alike(one: RowGroups, other: RowGroups) -> bool:
 
 
 def _read_together(parts: Sequence[tuple[RowGroups, int]], names: Sequence[str], masks: Sequence[Mask]) -> pl.DataFrame:
-    rows = _decoded(parts, names, np.concatenate(masks), lambda scan: scan)
+    ranges = [(groups, range(group, group + 1)) for groups, group in parts]
+    rows = _decoded(ranges, names, np.concatenate(masks), lambda scan: scan)
     counts = [(groups, int(mask.sum())) for (groups, _), mask in zip(parts, masks, strict=True)]
     return _with_partitions(rows, counts, names)
 
 
 def _decoded(
-    parts: Sequence[tuple[RowGroups, int]],
+    parts: Sequence[tuple[RowGroups, range]],
     names: Sequence[str],
     mask: Mask,
     cut: Callable[[pl.LazyFrame], pl.LazyFrame],
@@ -208,7 +233,7 @@ def _decoded(
     if not any(first.columns.holds(name) for name in stored):
         return pl.DataFrame(height=int(mask.sum())).with_columns(expressions)
     with ExitStack() as opened, readable(first.path):
-        paths = [opened.enter_context(groups.part(group, stored)) for groups, group in parts]
+        paths = [opened.enter_context(file.part(groups, stored)) for file, groups in parts]
         scan = pl.scan_parquet(paths, glob=False, hive_partitioning=False, use_statistics=False)
         rows = cut(scan).select(expressions).collect()
     return rows if mask.all() else rows.filter(pl.Series(mask))

@@ -27,7 +27,7 @@ from filestore.model.schema import Schema
 from filestore.reading.overlay import PendingSlot, pending_slots
 from filestore.reading.slot_view import SlotView, slot_view
 from filestore.rows.equality import same_rows
-from filestore.rows.frames import arrow_table, frame_of
+from filestore.rows.frames import arrow_table, frame_of, larger_frames
 from filestore.rows.keys import Key, changes, decode_key
 from filestore.rows.reshape import reshaped
 from filestore.sorting.chunks import whole_keys
@@ -49,6 +49,7 @@ Spill = Callable[[], AbstractContextManager[RunFiles]]
 """Opens a place for sorted runs; the end of its context removes them."""
 
 _OPEN_ROW_GROUPS = 16
+_PIECE_ROWS, _PIECE_BYTES = 1 << 16, 16 << 20
 _SIDE = "_side"
 _KINDS = tuple(str(kind) for kind in (RowKind.DELETE, RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER))
 
@@ -208,13 +209,13 @@ class _Source:
     positions: npt.NDArray[np.int64] | None
 
     def rows(self) -> Iterator[pa.Table]:
-        for frame in self._frames(self.view.table.definition.schema.names):
+        for frame in self._frames(_read_columns(self.view.table.definition.schema, self.wanted)):
             yield _shaped(frame, self.view.table, self.wanted, self.side)
 
     def _frames(self, names: Sequence[str]) -> Iterator[pl.DataFrame]:
         groups = RowGroups(self.view.table, self.file, self.view.killed.get(self.file.path))
-        if self.positions is not None:
-            yield from groups.read_at(self.positions, names)
+        if self.positions is not None:  # often few of each row group
+            yield from larger_frames(groups.read_at(self.positions, names), _PIECE_ROWS, _PIECE_BYTES)
             return
         for group in range(len(groups)):
             alive = groups.alive(group)
@@ -222,9 +223,15 @@ class _Source:
                 yield groups.read(group, names, alive)
 
 
+def _read_columns(written: Schema, wanted: Schema) -> list[str]:
+    """Returns the columns of a version that become the wanted ones; at least one, so that rows can be counted."""
+    ids = {column.id for column in wanted.numbered()}
+    return [column.name for column in written.numbered() if column.id in ids] or list(written.names[:1])
+
+
 def _shaped(frame: pl.DataFrame, table: TableFiles, wanted: Schema, side: int) -> pa.Table:
     """Converts rows of one version to the wanted columns, and adds the side of the version."""
-    written = table.definition.schema
+    written = table.definition.schema.numbered().select(frame.columns)
     rows = reshaped(arrow_table(frame, _nullable(written)), written, wanted).cast(_nullable(wanted))
     return rows.append_column(_SIDE, pa.array(np.full(rows.num_rows, side, dtype=np.int8)))
 

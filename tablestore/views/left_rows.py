@@ -12,7 +12,7 @@ from filestore.delta.state import TableState
 from filestore.files.writer import TableFiles
 from filestore.lookup.search import search
 from filestore.reading.scan import plan_scan, scan_frames
-from filestore.rows.frames import frame_of
+from filestore.rows.frames import frame_of, larger_frames
 from tablestore.reading.version_changes import PIECE_BYTES, PIECE_ROWS, Changes
 
 __all__ = ["changed_keys", "rows_of"]
@@ -40,19 +40,8 @@ def rows_of(
     """
     plan = plan_scan(state, columns, where).of_buckets({bucket})
     if where is None or plan.keys is not None:
-        return _joined_together(scan_frames(table, plan))
+        return larger_frames(scan_frames(table, plan), PIECE_ROWS, PIECE_BYTES)
     merged = {slot.slot for slot in plan.pending}
     overlaid = replace(plan, files=tuple(file for file in plan.files if file.slot in merged))
     found = search(table, (file for file in plan.files if file.slot not in merged), where, columns, PIECE_ROWS)
-    return _joined_together(chain(scan_frames(table, overlaid), found))
-
-
-def _joined_together(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    held: list[pl.DataFrame] = []
-    for frame in frames:
-        held.append(frame)
-        if sum(some.height for some in held) >= PIECE_ROWS or sum(f.estimated_size() for f in held) >= PIECE_BYTES:
-            yield pl.concat(held)
-            held = []
-    if held:
-        yield pl.concat(held)
+    return larger_frames(chain(scan_frames(table, overlaid), found), PIECE_ROWS, PIECE_BYTES)
