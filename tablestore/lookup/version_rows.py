@@ -59,13 +59,16 @@ class VersionRows:
             return self._empty
         names = self.columns
         types = polars_schema(self.state.definition.schema.to_arrow())
-        # a value that does not fit the type that the column had is in no row
-        keys = asked.select(pl.col(n).cast(types[names[n]], strict=False).alias(names[n]) for n in asked.columns)
-        keys = keys.drop_nulls().unique()
+        keys = asked.rename({name: names[name] for name in asked.columns})
+        if any(types[name] != kind for name, kind in keys.schema.items()):
+            # a value that does not fit the type that the column had is in no row
+            keys = keys.select(pl.col(name).cast(types[name], strict=False) for name in keys.columns)
+            keys = keys.drop_nulls().unique()
         if not keys.height:
             return self._empty
         if self.plan.by_key:
-            whole = keys.select(names[name] for name in self.plan.primary_key).unique()
+            whole = keys.select(names[name] for name in self.plan.primary_key)
+            whole = whole.unique() if whole.width < keys.width else whole
             return self._concat(iter([LookedUp(self.table, self.state, self._stored.names).of(whole)]))
         return self._concat(frame.join(keys, on=keys.columns, how="semi") for frame in self._near(keys))
 

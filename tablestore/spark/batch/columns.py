@@ -33,6 +33,7 @@ from filestore.errors import InvalidRequest
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.schema import Column as OwnColumn
 from filestore.model.schema import Schema
+from filestore.model.types import quoted
 from tablestore.incoming.fitting import fit
 from tablestore.spark.jobs.errors import BAD_VALUE
 
@@ -69,18 +70,16 @@ def conformed(df: DataFrame, schema: Schema) -> DataFrame:
         raise InvalidRequest(f"the rows do not fit the table: {error}", code="bad-type") from error
 
 
-def _column(given: Mapping[str, DataType], column: OwnColumn, wanted: DataType) -> Column:
+def _column(given: Mapping[str, DataType], column: OwnColumn, wanted: DataType) -> Column | str:
+    """Returns a column of the result; one that stays as it is by its name, since each function is a call of Java."""
     name = column.name
     if name not in given:
         if column.nullable:
             return F.lit(None).cast(wanted).alias(name)
         raise InvalidRequest(f"the rows lack the column {name!r}, which is NOT NULL", code="missing-column")
-    return _fitted(_named(name), given[name], wanted, name).alias(name)
-
-
-def _named(column: str) -> Column:
-    """The column of exactly that name, whatever is in it."""
-    return F.col("`" + column.replace("`", "``") + "`")
+    if given[name].simpleString() == wanted.simpleString():
+        return quoted(name)
+    return _fitted(F.col(quoted(name)), given[name], wanted, name).alias(name)
 
 
 def spark_type(schema: Schema) -> StructType:

@@ -20,6 +20,7 @@ from filestore.errors import InvalidRequest
 from filestore.files.writer import TableFiles
 from filestore.merge.deduplicate import ORDINAL_COLUMN
 from filestore.model.definition import TableDefinition
+from filestore.model.types import quoted
 from filestore.rows.keys import changes
 from filestore.sorting.chunks import BUCKET_COLUMN
 from filestore.sorting.external import sorted_batches
@@ -87,23 +88,25 @@ class Arranged:
 def arranged(df: DataFrame, definition: TableDefinition) -> Arranged:
     """Numbers the rows, and sends each to its task.
 
-    Columns get their new names before the shuffle: behind it, each row would be copied once more.
+    Columns get their new names before the shuffle: behind it, each row would be copied once more. Expressions are text,
+    since each function would be several calls of Java.
     """
+    names, values = list(df.columns), [quoted(name) for name in df.columns]
     if definition.primary_key:
         # the shuffle forgets the order, and of two rows with one key the later has to win
-        df = df.withColumn(ORDINAL_COLUMN, F.monotonically_increasing_id())
-    names = tuple(df.columns)
-    df = df.toDF(*(f"c{number}" for number in range(len(names))))
-    column = dict(zip(names, map(F.col, df.columns), strict=True))
+        names.append(ORDINAL_COLUMN)
+        values.append("monotonically_increasing_id()")
+    column = {name: f"c{number}" for number, name in enumerate(names)}
+    df = df.selectExpr(*(f"{value} AS {new}" for value, new in zip(values, column.values(), strict=True)))
     buckets = definition.buckets
-    key = [column[name] for name in definition.bucket_key]
-    bucket = (F.pmod(F.hash(*key), F.lit(buckets)) if buckets > 1 else F.lit(0)).cast("int")
+    key = ", ".join(column[name] for name in definition.bucket_key)
+    bucket = F.expr(f"CAST(pmod(hash({key}), {buckets}) AS INT)" if buckets > 1 else "0")
     if not definition.partition_by:
-        return Arranged(df.repartitionById(buckets, bucket), names)
+        return Arranged(df.repartitionById(buckets, bucket), tuple(names))
     tasks = max(buckets, int(df.sparkSession.conf.get("spark.sql.shuffle.partitions") or buckets))
-    slot = [*(column[name] for name in definition.partition_by), F.col(BUCKET_COLUMN)]
+    slot = ", ".join([*(column[name] for name in definition.partition_by), BUCKET_COLUMN])
     df = df.withColumn(BUCKET_COLUMN, bucket)
-    return Arranged(df.repartitionById(tasks, F.pmod(F.hash(*slot), F.lit(tasks))), (*names, BUCKET_COLUMN))
+    return Arranged(df.repartitionById(tasks, F.expr(f"pmod(hash({slot}), {tasks})")), (*names, BUCKET_COLUMN))
 
 
 def _in_order(batches: Iterable[pa.RecordBatch], table: TableFiles, task: int) -> Iterator[pa.RecordBatch]:

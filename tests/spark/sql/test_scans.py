@@ -59,6 +59,18 @@ def test_a_version_is_scanned_directly_with_vectors_and_without(session: SparkSe
     assert sql("SELECT count(v) FROM lake.shop.orders VERSION AS OF 2") == [(99,)]
 
 
+@pytest.mark.usefixtures("orders")
+def test_what_a_session_keeps_in_memory_is_scanned_directly_too(session: SparkSession, lake: SparkStore) -> None:
+    """Spark plans it in a clone of the session."""
+    for frame in (session.table("lake.shop.orders").where("d > 20"), lake.read("shop.orders").where("d < 3")):
+        kept = frame.persist()
+        try:
+            assert OURS in str(kept._jdf.queryExecution().withCachedData().toString())
+            assert kept.count() == {True: 19, False: 12}[kept.first().d > 20]  # type: ignore[union-attr]
+        finally:
+            kept.unpersist()
+
+
 @pytest.mark.deep
 @pytest.mark.usefixtures("orders")
 def test_metadata_of_files_with_vectors(session: SparkSession, sql: Sql) -> None:

@@ -83,7 +83,8 @@ public final class PlainScans extends Rule<LogicalPlan> {
       return relation;
     }
     Path location = delta.location().rootPaths().head();
-    ObjectNode known = REQUESTS.get(key(session, location));
+    // Spark plans what it keeps in memory in a clone of the session, which has named no table
+    ObjectNode known = REQUESTS.get(key((SparkSession) delta.sparkSession(), location));
     if (known == null) {
       return relation;
     }
