@@ -184,7 +184,8 @@ class MaintainedQuery(View[RefreshedQuery]):
             self.table.identifier,
             output.version,
         )
-        self._check_columns(engine.schema(work), output)
+        if before is None or not _same_schemas(before, states):  # those of the last refresh were checked by it
+            self._check_columns(engine.schema(work), output)
         runner = engine.runner(work, output.definition)
         snapshot = self._writer.write(runner, overwrite=whole, app=plan.app, base=output, retries=True)
         return RefreshedQuery(snapshot.version, work.until, whole), snapshot.version
@@ -228,6 +229,11 @@ class MaintainedQuery(View[RefreshedQuery]):
         if self._engine is None:
             raise needs_spark(self.table.identifier)
         return self._engine
+
+
+def _same_schemas(before: Sequence[TableState], after: Sequence[TableState]) -> bool:
+    pairs = zip(before, after, strict=True)
+    return all(former.definition.schema == now.definition.schema for former, now in pairs)
 
 
 def explained_query(name: str, plan: ViewPlan) -> tuple[str, ...]:

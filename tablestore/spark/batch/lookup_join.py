@@ -15,13 +15,14 @@ from threading import Lock
 
 import polars as pl
 import pyarrow as pa
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkNotImplementedError, PySparkTypeError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark program gives it
 from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from filestore.cache.lru import Lru
+from filestore.errors import InvalidRequest
 from filestore.files.writer import TableFiles
 from filestore.sorting.runs import gathered
 from managed_table.opened import OpenedTable
@@ -70,7 +71,27 @@ def joined_by_lookup(
     first = F.monotonically_increasing_id().bitwiseAND(F.lit(_FIRST_ROW)) == 0
     pinned = pinned.withColumn(LOG, F.when(first, F.col(LOG))) if fresh else pinned
     task = _task(table, table.filestore.table_files(state), plan)
-    return pinned.mapInArrow(task, StructType([*df.schema.fields, *_fields(plan)]))
+    try:
+        return pinned.mapInArrow(task, StructType([*df.schema.fields, *_fields(plan)]))
+    except PySparkNotImplementedError as error:
+        raise _not_passed(df.schema) from error
+
+
+def _not_passed(rows: StructType) -> InvalidRequest:
+    kinds = [field.dataType for field in rows if not _has_arrow_type(field.dataType)] or [rows]
+    return InvalidRequest(
+        f"the rows have a column of type {kinds[0].simpleString().upper()}, which Spark does not pass to Python: leave "
+        "it out, or cast it to STRING",
+        code="bad-lookup",
+    )
+
+
+def _has_arrow_type(kind: DataType) -> bool:
+    try:
+        to_arrow_type(kind, timezone="UTC")
+    except PySparkTypeError:
+        return False
+    return True
 
 
 def _checked_columns(rows: StructType, plan: LookupPlan) -> pa.Schema:

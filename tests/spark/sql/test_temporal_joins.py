@@ -264,6 +264,15 @@ def test_the_progress_of_a_stream_says_the_versions(sql: Sql, session: SparkSess
 # ------------------------------------------------------------------------------------------------ limits
 
 
+@pytest.mark.usefixtures("times")
+def test_a_type_that_python_cannot_have_is_refused(sql: Sql) -> None:
+    joined = f"SELECT i, d.name FROM (SELECT *, {{}} AS i FROM o) o JOIN {DIM} o.ts AS d ON o.k = d.id WHERE n = 0"
+    assert sql(joined.format("INTERVAL '1' DAY")) == [(timedelta(days=1), "a1")]
+    for value in ("INTERVAL '1' MONTH", "array(make_interval(1, 2))"):
+        with pytest.raises(AnalysisException, match=r"bad-lookup\] the rows have a column of type .*INTERVAL"):
+            sql(joined.format(value))
+
+
 def test_a_version_that_has_expired(sql: Sql, store: Store) -> None:
     kept = {"snapshot.num-retained.min": "2", "snapshot.num-retained.max": "2", "snapshot.time-retained": "1 ms"}
     table = store.create_table("shop.t", "id BIGINT, name STRING", primary_key=["id"], options=kept)
