@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+import pyarrow as pa
 
 from filestore.errors import Corrupt, NotFound
 from filestore.files.columns import FileColumns
@@ -28,7 +29,7 @@ __all__ = ["DecodeBatch", "Mask", "RowGroups", "decode_batches"]
 Mask = npt.NDArray[np.bool_]
 
 _MOST_FILES = 64
-_MOST_ROWS, _MOST_BYTES = 1 << 18, 16 << 20
+_MOST_BYTES = 16 << 20
 
 
 class RowGroups:
@@ -122,32 +123,45 @@ class RowGroups:
             fetch_columns(source, self.footer.metadata, groups.tolist(), stored)
 
     def read_at(self, rows: npt.NDArray[np.int64], names: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """Reads the rows at ascending positions of the file, live or deleted."""
+        """Reads the rows at ascending positions of the file, live or deleted: a frame for each row group, or for some.
+
+        Row groups that follow each other are decoded by one call, which takes a fixed time, where that reads nothing
+        more and takes less memory than a row group may: all columns have values of a fixed size.
+        """
         cuts = np.searchsorted(rows, self._starts)
-        for groups in self._neighbours(np.flatnonzero(np.diff(cuts)).tolist()):
+        most = _MOST_BYTES // width if (width := self._bytes_of_row(names)) else 0
+        for groups in self._neighbours(rows, cuts, most):
             start, end = int(self._starts[groups.start]), int(self._starts[groups.stop])
             mask = np.zeros(end - start, dtype=np.bool_)
             mask[rows[cuts[groups.start] : cuts[groups.stop]] - start] = True
             yield self._read(groups, names, mask)
 
-    def _neighbours(self, groups: Iterable[int]) -> Iterator[range]:
-        """Joins row groups that follow each other, as far as they are small: each call of polars takes a fixed time."""
-        held: range | None = None
-        for group in groups:
-            if held is not None and group == held.stop and self._is_small(range(held.start, group + 1)):
-                held = range(held.start, group + 1)
+    def _neighbours(self, rows: npt.NDArray[np.int64], cuts: npt.NDArray[np.int64], most: int) -> Iterator[range]:
+        """Yields the row groups that have one of the rows; those that follow each other together, up to `most` rows."""
+        held = range(0)
+        for group in np.flatnonzero(np.diff(cuts)).tolist():
+            wanted = rows[cuts[group] : cuts[group + 1]]
+            size = self.rows(group)
+            whole = 2 * int(wanted[-1] - wanted[0]) > size  # otherwise only some of its pages are decoded
+            joined = range(held.start, group + 1)
+            if held and group == held.stop and whole and self._starts[joined.stop] - self._starts[joined.start] <= most:
+                held = joined
                 continue
-            if held is not None:
+            if held:
                 yield held
             held = range(group, group + 1)
-        if held is not None:
+            if not whole:
+                yield held
+                held = range(0)
+        if held:
             yield held
 
-    def _is_small(self, groups: range) -> bool:
-        if self._starts[groups.stop] - self._starts[groups.start] > _MOST_ROWS:
-            return False
-        size = sum(int(self.footer.metadata.row_group(group).total_byte_size) for group in groups)
-        return size <= _MOST_BYTES
+    def _bytes_of_row(self, names: Sequence[str]) -> int:
+        """The bytes of the decoded columns of a row; 0 if some have values of different sizes."""
+        types = [self.columns.schema.column(name).type for name in names if name not in self.partition]
+        if not all(pa.types.is_primitive(kind) or pa.types.is_decimal(kind) for kind in types):
+            return 0
+        return sum(max(1, kind.bit_width // 8) for kind in types)
 
 
 @dataclass(frozen=True, slots=True)

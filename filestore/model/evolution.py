@@ -213,7 +213,7 @@ def _require_final(name: str, before: TableOptions, after: TableOptions) -> None
     final = OPTIONS[name].final if name in OPTIONS else None
     if final is not None and before[name] == final[0] != after[name]:
         raise InvalidRequest(
-            f"option {name!r} stays {final[0]!r} once it is, since {final[1]}: create a new table, or leave it so",
+            f"option {name!r} stays {final[0]!r} once it is, since {final[1]}: leave it so, or create the view again",
             code="fixed-option",
         )
 

@@ -42,6 +42,8 @@ def reshaped(rows: pa.Table, written: Schema, wanted: Schema) -> pa.Table:
 
 def _typed(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
     """Casts the values to a wider type, or to a narrower one if all of them fit."""
+    if values.type == column.type:  # Arrow does not cast a struct with NOT NULL fields that is null, even to itself
+        return values
     try:
         result = values.cast(column.type)
     except pa.ArrowInvalid as error:

@@ -70,6 +70,8 @@ class Upkeep:
     def round(self) -> Iterator[RefreshOutcome]:
         """Refreshes each view that is not waiting after a failure, and yields how each ended.
 
+        An error that is none of ours is a fault of the program, and ends the round.
+
         A view that was created is found within `LIST_SECONDS`, and one that was dropped is none any more.
         """
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from threading import Lock
 
 import polars as pl
@@ -51,12 +51,8 @@ def joined_by_lookup(
     request: LookupRequest,
     *,
     fresh: bool,
-    metrics: Container[str] = (),
 ) -> DataFrame:
-    """Joins a DataFrame with a table; arguments and errors are those of `SparkStore.lookup_join`.
-
-    `metrics` are names of metrics that the query has elsewhere, which that of this join differs from.
-    """
+    """Joins a DataFrame with a table; arguments and errors are those of `SparkStore.lookup_join`."""
     check_one_time(request, fresh=fresh)
     state = table.filestore.state()
     plan = LookupPlan.of(request, state.definition)
@@ -64,7 +60,7 @@ def joined_by_lookup(
     if df.isStreaming:
         source = spark.read.format("tablestore").options(**identity_options(table))
         pinned = df.crossJoin(F.broadcast(source.option(PIN, "fresh" if fresh else "version").load()))
-        pinned = _observed(pinned, f"lookup {table.identity.identifier}", metrics)
+        pinned = _observed(pinned, f"lookup {table.identity.identifier}")
     else:
         log = F.lit(pickled_log(table, state) if fresh else None).cast("binary")
         pinned = df.select("*", F.lit(state.version).cast("long").alias(VERSION), log.alias(LOG))
@@ -107,12 +103,14 @@ def _fields(plan: LookupPlan) -> list[StructField]:
     return [StructField(shown, field.dataType) for (_, shown), field in zip(plan.columns, found, strict=True)]
 
 
-def _observed(pinned: DataFrame, name: str, taken: Container[str]) -> DataFrame:
-    """Puts the version into the progress of the query, as a metric with a name that the query does not have yet."""
-    names = itertools.chain([name], (f"{name} {number}" for number in itertools.count(2)))
-    for free in (one for one in names if one not in taken):
+def _observed(pinned: DataFrame, name: str) -> DataFrame:
+    """Puts the version into the progress of the query, as a metric with a name that the query does not have yet.
+
+    In a session with our rules ``LookupMetrics.java`` chooses the name, for the query as a whole.
+    """
+    for number in itertools.count(1):
         try:
-            return pinned.observe(free, F.max(VERSION).alias("version"))
+            return pinned.observe(name if number == 1 else f"{name} {number}", F.max(VERSION).alias("version"))
         except AnalysisException as error:
             if error.getCondition() != "DUPLICATED_METRICS_NAME":
                 raise

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, PythonException
+from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark program gives it
 from pyspark.sql.types import DoubleType, FloatType, StringType
 
-from filestore.errors import InvalidRequest, Unsupported
+from filestore.errors import InvalidRequest, TableStoreError, Unsupported
 from filestore.model.definition import TableDefinition
 from filestore.model.schema import Schema
 from filestore.model.types import quoted
@@ -129,7 +130,14 @@ def _sparks_words(what: str) -> Iterator[None]:
     try:
         yield
     except PySparkException as error:
-        failure = failure_of(error) or InvalidRequest(f"{what}: {_first_line(error)}", code="view-query")
+        failure = failure_of(error)
+        if failure is None and isinstance(error, PythonException):
+            last = str(error).strip().rpartition("\n")[2]
+            failure = TableStoreError(f"Python failed in a task of Spark: {last}. Report this", code="internal")
+        elif failure is None and isinstance(error, CapturedException):
+            failure = InvalidRequest(f"{what}: {_first_line(error)}", code="view-query")
+        if failure is None:
+            raise
         raise failure from error
 
 

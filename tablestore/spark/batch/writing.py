@@ -103,10 +103,9 @@ def arranged(df: DataFrame, definition: TableDefinition) -> Arranged:
     bucket = F.expr(f"CAST(pmod(hash({key}), {buckets}) AS INT)" if buckets > 1 else "0")
     if not definition.partition_by:
         return Arranged(df.repartitionById(buckets, bucket), tuple(names))
-    tasks = max(buckets, int(df.sparkSession.conf.get("spark.sql.shuffle.partitions") or buckets))
-    slot = ", ".join([*(column[name] for name in definition.partition_by), BUCKET_COLUMN])
-    df = df.withColumn(BUCKET_COLUMN, bucket)
-    return Arranged(df.repartitionById(tasks, F.expr(f"pmod(hash({slot}), {tasks})")), (*names, BUCKET_COLUMN))
+    slot = [*(F.col(column[name]) for name in definition.partition_by), F.col(BUCKET_COLUMN)]
+    # without a number of its own Spark joins tasks that would have few rows, and most would have none
+    return Arranged(df.withColumn(BUCKET_COLUMN, bucket).repartition(*slot), (*names, BUCKET_COLUMN))
 
 
 def _in_order(batches: Iterable[pa.RecordBatch], table: TableFiles, task: int) -> Iterator[pa.RecordBatch]:

@@ -35,6 +35,7 @@ from tablestore.spark.sql.column_list import column_list
 from tablestore.spark.sql.materialized import explained, materialized_view
 from tablestore.spark.sql.names import Names, literal, name_parts, named_table, quoted
 from tablestore.spark.sql.parenthesized import options_of, parenthesized, texts
+from tablestore.spark.sql.requests import PROVIDERS
 from tablestore.spark.sql.system_time import temporal_joins
 
 __all__ = ["COLUMNS", "rewritten"]
@@ -141,6 +142,7 @@ def _create(statement: str, tokens: Sequence[Token], names: Names) -> str:
     if (table := named_table(tokens, begin, names)) is None:
         return statement
     columns = column_list(statement, tokens, table.end)
+    _check_provider(tokens, table.end if columns is None else columns.close + 1)
     properties = _properties(tokens, begin)
     edits: list[tuple[int, int, str]] = []
     added: dict[str, str] = {}
@@ -159,6 +161,15 @@ def _create(statement: str, tokens: Sequence[Token], names: Names) -> str:
     for start, end, text in reversed(edits):
         statement = statement[:start] + text + statement[end:]
     return statement
+
+
+def _check_provider(tokens: Sequence[Token], begin: int) -> None:
+    """Refuses ``USING name`` of another format, which to Spark is the same as no USING at all."""
+    for clause, name in zip(tokens[begin:], tokens[begin + 1 :], strict=False):
+        if clause.token_type is TokenType.ALIAS:  # the query begins
+            return
+        if clause.text.upper() == "USING" and name.text.lower() not in PROVIDERS:
+            raise Unsupported(f"tables of this catalog are Delta tables: leave USING {name.text} out", code="provider")
 
 
 def _behind_provider(tokens: Sequence[Token], number: int) -> int:

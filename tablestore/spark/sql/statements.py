@@ -31,7 +31,7 @@ from tablestore.spark.sql.databases import (
 from tablestore.spark.sql.dialect import COLUMNS
 from tablestore.spark.sql.listing import table_properties
 from tablestore.spark.sql.procedures import PROCEDURES, Procedure, run_procedure
-from tablestore.spark.sql.requests import OF_SPARK, Request, checked_table, managed_table, name_of
+from tablestore.spark.sql.requests import OF_SPARK, PROVIDERS, Request, checked_table, managed_table, name_of
 from tablestore.spark.sql.topics import KIND, described_topic, described_watermark
 from tablestore.spark.sql.views import create_view, drop_view, load_view, rename_view
 from tablestore.spark.store import SparkStore
@@ -171,19 +171,24 @@ def _definition(request: Request) -> dict[str, Any]:
     """Makes the arguments of `Store.create_table` from the parts of a statement.
 
     Raises:
-        InvalidRequest: ``key-twice``.
+        InvalidRequest: ``key-twice``, ``unknown-option``.
         Unsupported: ``table-location``, ``provider``.
     """
     properties = dict(request["properties"])
     if "location" in properties:
         raise Unsupported("a managed table is where its warehouse is: leave LOCATION out", code="table-location")
+    if properties.get("external") == "true":
+        raise Unsupported("a managed table is where its warehouse is: leave EXTERNAL out", code="table-location")
     provider = properties.get("provider", "tablestore")
-    if provider not in ("tablestore", "delta", request["default_source"]):
+    if provider not in (*PROVIDERS, request["default_source"]):
         raise Unsupported(f"tables of this catalog are Delta tables: leave USING {provider} out", code="provider")
     comment = properties.pop("comment", None)
     key = _primary_key(request["primary_key"], properties.pop(_KEY, None))
     written = properties.pop(COLUMNS, None)  # what Spark's grammar lacks, such as METADATA
     given = {n: v for n, v in properties.items() if n not in OF_SPARK and not n.startswith(_OPTION)}
+    # of OPTIONS Spark gives each twice; others are of clauses such as ROW FORMAT
+    if stray := [n for n in properties if n.startswith(_OPTION) and n.removeprefix(_OPTION) not in given]:
+        raise InvalidRequest(f"a table has no option {stray[0]!r}: leave it, or its clause, out", code="unknown-option")
     options = given if CONNECTOR in given else table_defaults(request["defaults"]) | given
     return {
         "schema": schema_from_spark(request["schema"]) if written is None else written,

@@ -25,6 +25,12 @@ __all__ = ["temporal_joins"]
 _OPTION = "'system_time'"
 _BEFORE = frozenset({"FROM", "JOIN", ",", "("})
 """The words behind which a query names a table that it reads."""
+_BEHIND_TABLE = frozenset(
+    {"ANTI", "AS", "CHANGES", "CLUSTER", "CROSS", "DISTRIBUTE", "EXCEPT", "FOR", "FULL", "GROUP", "HAVING", "INNER"}
+    | {"INTERSECT", "JOIN", "LATERAL", "LEFT", "LIMIT", "MINUS", "NATURAL", "ON", "ORDER", "PIVOT", "RIGHT", "SEMI"}
+    | {"SORT", "TABLESAMPLE", "TIMESTAMP", "UNION", "UNPIVOT", "USING", "VERSION", "WHERE", "WINDOW", "WITH"}
+)
+"""The words that may follow the name of a table."""
 _OPERATORS = frozenset({"+", "-", "*", "/", "%", "||", "&", "|", "^", "[", "::"})
 
 
@@ -34,6 +40,7 @@ class _Clause:
 
     Attributes:
         table: ``database.table``.
+        first: The number of the first token of its name.
         written: The last token of its name.
         whole: Whether the statement names its database, too.
         begin: The number of its first token.
@@ -43,6 +50,7 @@ class _Clause:
     """
 
     table: str
+    first: int
     written: Token
     whole: bool
     begin: int
@@ -59,9 +67,9 @@ def temporal_joins(statement: str, names: Names, *, streaming: bool = False) -> 
     Args:
         statement: The statement.
         names: The catalogs of the session.
-        streaming: Whether it is the query of a stream, as one is that reads ``FROM STREAM``. There a time without
-            columns is an option, too: Spark would keep the version of the start, and ``current_timestamp()`` is the
-            time of each micro-batch.
+        streaming: Whether it is the query of a stream, as one is that reads ``FROM STREAM``. There
+            a time without columns is an option of a table that is joined, too, by which ``current_timestamp()`` is the
+            time of each micro-batch: Spark would keep the version of the start.
 
     Raises:
         Unsupported: ``temporal-join``: a time whose end is not clear, or that has a parameter; a name that ``WITH``
@@ -74,11 +82,11 @@ def temporal_joins(statement: str, names: Names, *, streaming: bool = False) -> 
         return statement[:explained] + temporal_joins(statement[explained:], names, streaming=streaming)
     if words[:1] == ["CREATE"] and ["MATERIALIZED", "VIEW"] in (words[1:3], words[3:5]):
         return statement
-    streaming = streaming or _reads_stream(tokens)
+    streaming = streaming or _reads_stream(statement, tokens)
     parts: list[str] = []
     done = 0
     for clause in _clauses(statement, tokens, names):
-        if not clause.by_row and not streaming:
+        if not clause.by_row and not (streaming and _is_joined(tokens, clause)):
             continue
         if not clause.whole and clause.written.text.lower() in _common_tables(tokens):
             raise Unsupported(
@@ -123,17 +131,29 @@ def _clauses(statement: str, tokens: Sequence[Token], names: Names) -> Iterator[
             table, first = named
             time = statement[tokens[number + 3].start : tokens[end - 1].end + 1]
             written, whole = tokens[begin - 1], first < begin - 1
-            yield _Clause(table, written, whole, begin, number + 3, end, _names_a_column(time))
+            yield _Clause(table, first, written, whole, begin, number + 3, end, _names_a_column(time))
 
 
-def _reads_stream(tokens: Sequence[Token]) -> bool:
-    """Returns whether a query reads ``FROM STREAM name`` or ``STREAM(name)``."""
+def _reads_stream(statement: str, tokens: Sequence[Token]) -> bool:
+    """Returns whether a query reads ``FROM STREAM name`` or ``STREAM(name)``; a table may be called stream, too."""
     for number, token in enumerate(tokens[1:-1], 1):
-        if token.text.upper() == "STREAM" and tokens[number - 1].text.upper() in _BEFORE:
-            following = tokens[number + 1]
-            if following.text == "(" or following.token_type in (TokenType.VAR, TokenType.IDENTIFIER):
+        behind_from = tokens[number - 1].text.upper() in ("FROM", "JOIN")
+        if behind_from and token.text.upper() == "STREAM" and statement[token.start] != "`":
+            following = tokens[number + 1].text
+            if following == "(" or (following[:1].isalpha() and following.upper() not in _BEHIND_TABLE):
                 return True
     return False
+
+
+def _is_joined(tokens: Sequence[Token], clause: _Clause) -> bool:
+    """Returns whether a table is the right side of a join that may be inner or left.
+
+    In the query of a stream each micro-batch looks rows up in it. Any other table has one version, that of the start.
+    """
+    *kind, join = ["", *(token.text.upper() for token in tokens[max(clause.first - 3, 0) : clause.first])]
+    if join != "JOIN" or kind[-1] in ("SEMI", "ANTI", "RIGHT", "FULL"):
+        return False
+    return kind[-2:] not in (["RIGHT", "OUTER"], ["FULL", "OUTER"])
 
 
 def _table_before(tokens: Sequence[Token], end: int, names: Names) -> tuple[str, int] | None:
@@ -191,6 +211,8 @@ def _end_of_time(tokens: Sequence[Token], begin: int) -> int | None:
         return None
     if (listed := parenthesized(tokens, begin)) is not None:
         return listed.close + 1
+    if tokens[begin].text == ":":  # of a parameter
+        return min(begin + 2, len(tokens))
     _, end = name_parts(tokens, begin)
     if end < len(tokens) and tokens[end].token_type is TokenType.STRING:
         return end + 1

@@ -23,8 +23,8 @@ def temporal_join(store: SparkStore, request: Request, rows: DataFrame) -> DataF
 
     Args:
         store: The store.
-        request: ``on``, ``kind``, ``columns``, ``prefix``, ``at`` and ``expired``, as for `SparkStore.lookup_join`;
-            ``time``, which is `at` in the statement's words; and ``metrics``, the names of metrics of the statement.
+        request: ``on``, ``kind``, ``columns``, ``prefix``, ``at`` and ``expired``, as for `SparkStore.lookup_join`; and
+            ``time``, which is `at` in the statement's words.
         rows: The rows; no names of their own begin with the prefix.
 
     Raises:
@@ -46,4 +46,4 @@ def temporal_join(store: SparkStore, request: Request, rows: DataFrame) -> DataF
         )
     asked = LookupRequest(request["on"], request["kind"], request["columns"], request["prefix"], at, expired)
     table = checked_table(store.store, request).opened
-    return joined_by_lookup(store.spark, table, rows, asked, fresh=False, metrics=request["metrics"])
+    return joined_by_lookup(store.spark, table, rows, asked, fresh=False)

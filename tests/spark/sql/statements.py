@@ -111,6 +111,13 @@ TABLES = [
     *refuses("CREATE TABLE lake.stock.t (x VARCHAR(5))", "neither lengths nor collations"),
     *refuses("CREATE TABLE lake.stock.t (x INT) LOCATION '/tmp/x'", "[tablestore: table-location]"),
     *refuses("CREATE TABLE lake.stock.t (x INT) USING csv", "[tablestore: provider]"),
+    *refuses("CREATE TABLE lake.stock.t USING parquet AS SELECT 1 AS x", "[tablestore: provider]"),
+    *refuses("CREATE EXTERNAL TABLE lake.stock.t (x INT)", "[tablestore: table-location]"),
+    *refuses(
+        "CREATE TABLE lake.stock.t (x INT) ROW FORMAT DELIMITED FIELDS TERMINATED BY ','",
+        "[tablestore: unknown-option]",
+    ),
+    *refuses("CREATE TABLE lake.stock.t (x INT) TBLPROPERTIES ('option.x' = '1')", "[tablestore: unknown-option]"),
     *refuses("CREATE TABLE lake.stock.t (x INT, UNIQUE (x))", "[tablestore: unsupported]"),
     *refuses("CREATE TABLE lake.stock.t (x INT) CLUSTER BY (x)", "[tablestore: unsupported]"),
     *refuses("CREATE TABLE lake.stock.t (x INT) TBLPROPERTIES ('bucketz' = '1')", "bucketz"),

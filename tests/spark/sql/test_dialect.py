@@ -299,20 +299,40 @@ def test_several_tables_and_their_options() -> None:
     )
 
 
+NOW = "FOR SYSTEM_TIME AS OF current_timestamp()"
+
+
 @pytest.mark.parametrize(
     ("source", "reads"),
     [
         ("STREAM lake.s.o o", True),
+        ("STREAM default.o AS o", True),
         ("stream(lake.s.o) o", True),
         ("(SELECT * FROM STREAM o) o", True),
         ("stream", False),
+        ("`stream` s", False),
+        ("stream LEFT", False),
+        ("(SELECT id, stream s FROM x)", False),
     ],
 )
 def test_the_time_of_a_query_of_a_stream_is_that_of_each_micro_batch(source: str, reads: bool) -> None:
     query = f"SELECT * FROM {source} JOIN lake.s.d {{}} AS d ON true"
-    now = "FOR SYSTEM_TIME AS OF current_timestamp()"
     option = "WITH ('system_time' = 'current_timestamp()')"
-    assert rewritten(query.format(now), ELSEWHERE) == query.format(option if reads else now)
+    assert rewritten(query.format(NOW), ELSEWHERE) == query.format(option if reads else NOW)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT * FROM STREAM o WHERE k IN (SELECT id FROM lake.s.d {NOW})",
+        f"SELECT * FROM lake.s.d {NOW} AS d JOIN STREAM o ON d.id = o.k",
+        f"SELECT * FROM STREAM o JOIN (SELECT id, count(*) FROM lake.s.d {NOW} GROUP BY id) d ON d.id = o.k",
+        f"SELECT * FROM STREAM o LEFT SEMI JOIN lake.s.d {NOW} AS d ON d.id = o.k",
+        f"SELECT * FROM STREAM o FULL OUTER JOIN lake.s.d {NOW} AS d ON d.id = o.k",
+    ],
+)
+def test_other_times_of_a_query_of_a_stream_are_those_of_its_start(query: str) -> None:
+    assert rewritten(query, ELSEWHERE) == query
 
 
 def test_a_stream_may_have_times_of_its_rows() -> None:
@@ -329,6 +349,13 @@ def test_a_time_with_a_parameter_is_refused(time: str) -> None:
     assert caught.value.code == "temporal-join"
     newest = f"SELECT * FROM lake.shop.d FOR SYSTEM_TIME AS OF {time.replace('o.ts', 'now()')}"
     assert rewritten(newest, ELSEWHERE) == newest
+
+
+def test_a_parameter_as_the_time() -> None:
+    joined = "SELECT * FROM {} o JOIN lake.shop.d FOR SYSTEM_TIME AS OF :t AS d ON o.k = d.id"
+    assert rewritten(joined.format("x"), ELSEWHERE) == joined.format("x")
+    with pytest.raises(Unsupported, match=":t has a parameter in its time"):
+        rewritten(joined.format("STREAM x"), ELSEWHERE)
 
 
 @pytest.mark.parametrize("time", ["o.ts + INTERVAL 1 DAY", "o.m['ts']", "o.ts::TIMESTAMP"])
@@ -419,4 +446,29 @@ def test_a_clause_that_does_not_end_is_left_to_spark(end: str) -> None:
 @pytest.mark.parametrize("table", ["other.shop.d", "shop.d", "d"])
 def test_times_of_tables_of_others_are_left_to_spark(table: str) -> None:
     statement = f"SELECT system_time AS of FROM o JOIN {table} FOR SYSTEM_TIME AS OF o.ts AS d ON o.k = d.id"
+    assert rewritten(statement, ELSEWHERE) == statement
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TABLE lake.s.t (x INT) USING parquet",
+        "CREATE OR REPLACE TABLE lake.s.t USING ORC AS SELECT 1 AS x",
+        "CREATE TABLE IF NOT EXISTS lake.s.t LIKE lake.s.o USING parquet",
+    ],
+)
+def test_another_format_is_refused(statement: str) -> None:
+    with pytest.raises(Unsupported, match=r"leave USING (parquet|ORC) out"):
+        rewritten(statement, ELSEWHERE)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TABLE lake.s.t (x INT) USING Delta",
+        "CREATE TABLE other.s.t (x INT) USING parquet",
+        "CREATE TABLE lake.s.t AS SELECT * FROM a JOIN b USING (id)",
+    ],
+)
+def test_using_is_no_other_format(statement: str) -> None:
     assert rewritten(statement, ELSEWHERE) == statement

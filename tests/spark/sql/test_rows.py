@@ -307,6 +307,31 @@ def test_a_statement_that_fails_changes_nothing(sql: Sql, orders: Table) -> None
     assert orders.filestore.state().version == version
 
 
+def test_statements_with_parameters(session: SparkSession, sql: Sql, orders: Table) -> None:
+    """Delta's parser forgets them."""
+    session.sql("UPDATE lake.shop.orders SET v = :v WHERE id = :id", args={"v": 77, "id": 1})
+    session.sql("INSERT INTO lake.shop.orders (id, v) VALUES (?, ?)", args=[500, None])
+    found = session.sql("SELECT id, v FROM lake.shop.orders WHERE id IN (:a, :b) ORDER BY id", args={"a": 1, "b": 500})
+    assert [tuple(row) for row in found.collect()] == [(1, 77), (500, None)]
+    assert session.sql("SELECT * FROM lake.shop.orders$snapshots WHERE version = :v", args={"v": 0}).count() == 1
+    assert sql("EXECUTE IMMEDIATE 'SELECT v FROM lake.shop.orders WHERE id = ?' USING 1") == [(77,)]
+    with pytest.raises(AnalysisException, match="UNBOUND_SQL_PARAMETER"):
+        session.sql("SELECT :other", args={"v": 1})
+
+
+def test_a_partitioned_write_has_no_tasks_without_rows(session: SparkSession, sql: Sql, store: Store) -> None:
+    sql("CREATE TABLE lake.shop.by_day (day DATE, n INT) PARTITIONED BY (day)")
+    session.conf.set("spark.sql.shuffle.partitions", "64")
+    try:
+        sql("INSERT INTO lake.shop.by_day VALUES (DATE'2026-01-01', 1), (DATE'2026-01-02', 2), (NULL, 3)")
+    finally:
+        session.conf.unset("spark.sql.shuffle.partitions")
+    jobs = session._jsc.sc().statusStore().jobsList(None)
+    newest = max((jobs.apply(number) for number in range(jobs.size())), key=lambda job: int(job.jobId()))
+    assert newest.numCompletedTasks() + newest.numSkippedTasks() < 8
+    assert len(store.managed_table("shop.by_day").files()) == 3
+
+
 def test_unknown_names(sql: Sql) -> None:
     with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
         sql("SELECT * FROM lake.shop.nothing")

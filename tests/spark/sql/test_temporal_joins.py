@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from tablestore import Store, Table
 from tests.depth import sampled
@@ -256,9 +256,16 @@ def test_the_progress_of_a_stream_says_the_versions(sql: Sql, session: SparkSess
     query.awaitTermination()
     assert query.lastProgress is not None
     metrics = query.lastProgress.observedMetrics
-    assert {name: row.version for name, row in metrics.items()} == dict.fromkeys(
-        ["lookup shop.dim", "lookup shop.dim 2"], version
-    )
+    names = ["lookup shop.dim", "lookup shop.dim 2"]
+    assert {name: row.version for name, row in metrics.items()} == dict.fromkeys(names, version)
+    joined = f"SELECT o.n, d.name FROM STREAM o LEFT JOIN {DIM} o.ts AS d ON o.k = d.id"
+    session.sql(f"CREATE TEMPORARY VIEW named AS {joined}")
+    twice = session.sql(f"SELECT * FROM named UNION ALL {joined}").union(session.sql("SELECT * FROM named"))
+    assert all(f"CollectMetrics lookup shop.dim{n}," in plan_of(twice) for n in ("", " 2", " 3")), plan_of(twice)
+
+
+def plan_of(frame: DataFrame) -> str:
+    return str(frame._jdf.queryExecution().analyzed().toString())
 
 
 # ------------------------------------------------------------------------------------------------ limits

@@ -3,6 +3,7 @@ package tablestore.spark;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.MissingNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.lang.reflect.Field;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
@@ -83,8 +84,7 @@ public final class PlainScans extends Rule<LogicalPlan> {
       return relation;
     }
     Path location = delta.location().rootPaths().head();
-    // Spark plans what it keeps in memory in a clone of the session, which has named no table
-    ObjectNode known = REQUESTS.get(key((SparkSession) delta.sparkSession(), location));
+    ObjectNode known = REQUESTS.get(key(named((SparkSession) delta.sparkSession()), location));
     if (known == null) {
       return relation;
     }
@@ -106,6 +106,21 @@ public final class PlainScans extends Rule<LogicalPlan> {
             scala.collection.immutable.Map$.MODULE$.<String, String>empty(),
             session);
     return relation.copy(plain, relation.output(), Option.empty(), false, relation.stream());
+  }
+
+  /**
+   * Returns the session that has named the tables of this one. Spark plans what a session keeps in memory in a clone of
+   * it; any other session, such as one that reads a view of all sessions, asks with its own rights.
+   */
+  private SparkSession named(SparkSession origin) {
+    try {
+      Field field = SparkSession.class.getDeclaredField("parentSessionState");
+      field.setAccessible(true);
+      Option<?> parent = (Option<?>) field.get(session);
+      return parent.isDefined() && parent.get() == origin.sessionState() ? origin : session;
+    } catch (ReflectiveOperationException e) {
+      return session; // Delta plans such queries
+    }
   }
 
   private static JsonNode answer(ObjectNode known, HadoopFsRelation delta) {

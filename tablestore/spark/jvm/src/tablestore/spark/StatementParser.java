@@ -7,6 +7,7 @@ import org.apache.spark.sql.catalyst.FunctionIdentifier;
 import org.apache.spark.sql.catalyst.TableIdentifier;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.parser.ParameterContext;
+import org.apache.spark.sql.catalyst.parser.ParameterHandler;
 import org.apache.spark.sql.catalyst.parser.ParseException;
 import org.apache.spark.sql.catalyst.parser.ParserInterface;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -45,7 +46,8 @@ final class StatementParser implements ParserInterface {
 
   @Override
   public LogicalPlan parsePlanWithParameters(String text, ParameterContext parameters) throws ParseException {
-    return spark.parsePlanWithParameters(rewritten(text), parameters);
+    // Delta's parser, to which this one passes statements on, forgets the parameters
+    return spark.parsePlan(ParameterHandler.substituteParameters(rewritten(text), parameters)._1());
   }
 
   private String rewritten(String text) {

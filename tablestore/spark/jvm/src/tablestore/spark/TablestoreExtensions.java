@@ -1,5 +1,6 @@
 package tablestore.spark;
 
+import org.apache.spark.SparkBuildInfo;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.classic.SparkSession;
 import scala.runtime.AbstractFunction1;
@@ -7,13 +8,22 @@ import scala.runtime.BoxedUnit;
 
 /** Tablestore's rules for a session, by {@code spark.sql.extensions}. */
 public final class TablestoreExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
+  private static final String SPARK = "4.2";
+
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
+    String version = SparkBuildInfo.spark_version();
+    if (!version.startsWith(SPARK + ".")) {
+      throw new IllegalStateException(
+          "This version of Tablestore is for Spark " + SPARK + ", and this is Spark " + version
+              + ": install pyspark " + SPARK + ", or the version of Tablestore for your Spark.");
+    }
     extensions.injectHintResolutionRule(session -> new TemporalTables((SparkSession) session));
     extensions.injectResolutionRule(session -> new NativeReads((SparkSession) session));
     extensions.injectResolutionRule(session -> new Watermarks());
     extensions.injectResolutionRule(session -> new Streams((SparkSession) session));
     extensions.injectPostHocResolutionRule(session -> new TemporalJoins((SparkSession) session));
+    extensions.injectPostHocResolutionRule(session -> new LookupMetrics());
     extensions.injectPostHocResolutionRule(session -> new RowLevelWrites((SparkSession) session));
     extensions.injectOptimizerRule(session -> new PlainScans((SparkSession) session));
     extensions.injectOptimizerRule(session -> new LookupFilters());

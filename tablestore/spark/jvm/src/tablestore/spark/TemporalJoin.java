@@ -160,9 +160,8 @@ final class TemporalJoin {
    *
    * @param left the other side
    * @param wanted the columns of the join that what is above it needs; null for all
-   * @param metrics the names of the statement's metrics, to which that of the join is added
    */
-  LogicalPlan over(LogicalPlan left, Set<ExprId> wanted, Set<String> metrics) {
+  LogicalPlan over(LogicalPlan left, Set<ExprId> wanted) {
     List<Attribute> own = chosen(join.left(), wanted);
     List<Attribute> found = chosen(join.right(), wanted);
     List<NamedExpression> given = new ArrayList<>();
@@ -175,9 +174,7 @@ final class TemporalJoin {
       request.withObjectProperty("on").put(KEY + number, keys.columns.get(number));
     }
     given.add(Attributes.as(time, TIME));
-    metrics.forEach(request.putArray("metrics")::add);
     LogicalPlan rows = lookedUp(request, Attributes.project(given, left));
-    metrics.addAll(TemporalJoins.metricsOf(rows));
     return filtered(rows, own, found);
   }
 

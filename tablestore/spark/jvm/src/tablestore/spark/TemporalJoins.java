@@ -5,7 +5,6 @@ import java.util.Set;
 import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
-import org.apache.spark.sql.catalyst.plans.logical.CollectMetrics;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -15,7 +14,6 @@ import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Makes look-up joins of the joins with a {@link TemporalTable}, once Spark has resolved all their names.
@@ -32,21 +30,11 @@ final class TemporalJoins extends Rule<LogicalPlan> {
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
-    return plan.exists(node -> isTemporal((LogicalPlan) node)) ? joined(plan, null, metricsOf(plan)) : plan;
+    return plan.exists(node -> isTemporal((LogicalPlan) node)) ? joined(plan, null) : plan;
   }
 
   private static boolean isTemporal(LogicalPlan plan) {
     return plan instanceof DataSourceV2Relation relation && relation.table() instanceof TemporalTable;
-  }
-
-  /** Returns the names of the metrics of a plan, each of which a query has once. */
-  static Set<String> metricsOf(LogicalPlan plan) {
-    Set<String> found = new HashSet<>();
-    if (plan instanceof CollectMetrics metrics) {
-      found.add(metrics.name());
-    }
-    CollectionConverters.asJava(plan.children()).forEach(child -> found.addAll(metricsOf((LogicalPlan) child)));
-    return found;
   }
 
   /** Returns the temporal table from which all rows of a plan come; null if that is another one, or several. */
@@ -62,16 +50,14 @@ final class TemporalJoins extends Rule<LogicalPlan> {
    * Replaces the joins of a plan.
    *
    * @param wanted the columns of the plan that what is above it needs; null for all
-   * @param metrics the names of the statement's metrics, to which those of the joins are added
    */
-  private LogicalPlan joined(LogicalPlan plan, Set<ExprId> wanted, Set<String> metrics) {
+  private LogicalPlan joined(LogicalPlan plan, Set<ExprId> wanted) {
     if (plan instanceof Join join && behind(join.right()) instanceof DataSourceV2Relation relation) {
       if (!join.resolved()) {
         return plan; // Spark says what is wrong with it, or has not done its work yet
       }
       TemporalJoin temporal = new TemporalJoin(session, join, relation);
-      LogicalPlan left = joined(join.left(), union(wanted, temporal.references()), metrics);
-      return temporal.over(left, wanted, metrics);
+      return temporal.over(joined(join.left(), union(wanted, temporal.references())), wanted);
     }
     if (isTemporal(plan)) {
       throw TemporalJoin.refused(
@@ -79,7 +65,7 @@ final class TemporalJoins extends Rule<LogicalPlan> {
           "each row of a join's other side has a time, so the table stands alone on the right of JOIN or LEFT JOIN");
     }
     Set<ExprId> below = wantedBelow(plan, wanted);
-    return (LogicalPlan) plan.mapChildren(child -> joined((LogicalPlan) child, below, metrics));
+    return (LogicalPlan) plan.mapChildren(child -> joined((LogicalPlan) child, below));
   }
 
   private static Set<ExprId> wantedBelow(LogicalPlan plan, Set<ExprId> wanted) {
