@@ -120,7 +120,7 @@ def _in_order(batches: Iterable[pa.RecordBatch], table: TableFiles, task: int) -
 
 def each_once(batches: Iterable[pa.RecordBatch], definition: TableDefinition) -> Iterator[pa.RecordBatch]:
     """Yields rows in key order as they are; `InvalidRequest` (``repeated-key``) if two of them have one key."""
-    names = [*definition.partition_by, *definition.primary_key]
+    names = list(dict.fromkeys([*definition.partition_by, *definition.primary_key]))
     last: pa.RecordBatch | None = None
     for batch in batches:
         if not batch.num_rows:

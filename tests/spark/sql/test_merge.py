@@ -75,6 +75,19 @@ def test_a_source_that_has_a_key_twice_is_refused(sql: Sql) -> None:
     assert sql("SELECT * FROM lake.shop.orders") == [(1, "a", 10), (2, "b", 20)]
 
 
+def test_whole_rows_are_merged_into_partitions_that_are_in_the_key(sql: Sql) -> None:
+    sql("CREATE TABLE lake.shop.days (day DATE, id BIGINT, n INT, PRIMARY KEY (day, id)) PARTITIONED BY (day)")
+    sql("INSERT INTO lake.shop.days VALUES (DATE'2026-01-01', 1, 1), (DATE'2026-01-02', 1, 2)")
+    source = "(SELECT * FROM VALUES {} AS s(day, id, n))"
+    merged = f"MERGE INTO lake.shop.days t USING {source} s ON t.day = s.day AND t.id = s.id {WHOLE}"
+    sql(merged.format("(DATE'2026-01-02', 1L, 3), (DATE'2026-01-02', 2L, 4), (DATE'2026-01-03', 1L, 5)"))
+    assert sql("SELECT dayofmonth(day), id, n FROM lake.shop.days ORDER BY day, id") == [
+        (1, 1, 1), (2, 1, 3), (2, 2, 4), (3, 1, 5),
+    ]  # fmt: skip
+    with pytest.raises(AnalysisException, match="repeated-key"):
+        sql(merged.format("(current_date(), 1L, 3), (current_date(), 1L, 4)"))
+
+
 @pytest.mark.usefixtures("orders")
 def test_a_null_key_is_refused(sql: Sql) -> None:
     with pytest.raises(SparkRuntimeException, match=r"(?s)NULL.*id"):
