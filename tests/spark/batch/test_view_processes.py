@@ -27,7 +27,7 @@ from tests.spark.batch.view_cases import (
 from tests.tables import assert_healthy
 from tests.waiting import until
 
-pytestmark = [pytest.mark.deep, pytest.mark.slow]
+pytestmark = [pytest.mark.deep, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 CHANGES = 30
 KEEPS_ALL = {"snapshot.num-retained.min": "1000", "snapshot.num-retained.max": "1000"}
@@ -43,9 +43,10 @@ def test_two_processes_refresh_a_view_and_are_killed(lake: SparkStore, store: St
     options = {"changelog-producer": "lookup"} | KEEPS_ALL
     view = lake.create_view("shop.v", case.query, primary_key=case.primary_key, options=options)
     assert isinstance(view, MaintainedQuery)
-    command = ["refresh", "--all", "--follow", "--every", "0.05", "--warehouse", store.target]
+    command = ["refresh", "--all", "--follow", "--every", "0.05", "--catalog", store.target]
     with ExitStack() as started:
         running = [started.enter_context(Program(command)) for _ in range(2)]
+        running[0].err.until_any("refreshing all views")  # or the lines say what is wrong
         until(lambda: view.table.filestore.state().version > 0, what="a first refresh")
         for number in range(CHANGES):
             changed(dice.choice(tables), dice)
@@ -53,7 +54,8 @@ def test_two_processes_refresh_a_view_and_are_killed(lake: SparkStore, store: St
             if number in (CHANGES // 3, CHANGES // 2):
                 running[number % 2].process.kill()
                 running[number % 2] = started.enter_context(Program(command))
-        until(lambda: all(lag.behind == 0 for lag in view.lag().values()), what="the refresh of the last change")
+        done = "the refresh of the last change"
+        until(lambda: all(lag.behind == 0 for lag in view.lag().values()), seconds=600, what=done)
         for program in running:
             program.interrupt()
         assert [program.wait() for program in running] == [0, 0]
