@@ -98,7 +98,10 @@ class _Views:
             from tablestore.spark import SparkStore, spark_session
 
             storage = spark_settings(self._catalog, self._token)["storage_options"]
+            interrupted = signal.getsignal(signal.SIGINT)
             spark = spark_session("tablestore refresh", storage_options=storage)
+            if interrupted is not signal.default_int_handler:  # PySpark's handler would break a refresh off
+                signal.signal(signal.SIGINT, interrupted)
             self._stack.callback(spark.stop)
             self._lake = SparkStore(spark, self._store)
         return self._lake

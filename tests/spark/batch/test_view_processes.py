@@ -29,7 +29,7 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.deep, pytest.mark.slow, pytest.mark.timeout(1800)]
 
-CHANGES = 30
+CHANGES = 16
 KEEPS_ALL = {"snapshot.num-retained.min": "1000", "snapshot.num-retained.max": "1000"}
 
 
@@ -49,7 +49,10 @@ def test_two_processes_refresh_a_view_and_are_killed(lake: SparkStore, store: St
         running[0].err.until_any("refreshing all views")  # or the lines say what is wrong
         until(lambda: view.table.filestore.state().version > 0, what="a first refresh")
         for number in range(CHANGES):
+            before = view.table.filestore.state().version
             changed(dice.choice(tables), dice)
+            if number % 2:
+                until(lambda at=before: view.table.filestore.state().version > at, 600, "a refresh")  # type: ignore[misc]
             time.sleep(dice.random())  # so that the next change, and a death, are anywhere in a refresh
             if number in (CHANGES // 3, CHANGES // 2):
                 running[number % 2].process.kill()
@@ -67,7 +70,7 @@ def assert_each_version(lake: SparkStore, store: Store, view: MaintainedQuery, c
     files = view.table.filestore
     ids = [store.managed_table(name).filestore.state().table_id for name in case.tables]
     last = files.state().version
-    assert last > CHANGES // 4, "both processes have refreshed it in between"
+    assert last > CHANGES // 3, "it was refreshed in between"
     seen = []
     for version in range(1, last + 1):
         read = read_versions(files.state(version), *ids)
