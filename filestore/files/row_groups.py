@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-import pyarrow as pa
 
 from filestore.errors import Corrupt, NotFound
 from filestore.files.columns import FileColumns
@@ -159,9 +158,10 @@ class RowGroups:
     def _bytes_of_row(self, names: Sequence[str]) -> int:
         """The bytes of the decoded columns of a row; 0 if some have values of different sizes."""
         types = [self.columns.schema.column(name).type for name in names if name not in self.partition]
-        if not all(pa.types.is_primitive(kind) or pa.types.is_decimal(kind) for kind in types):
+        try:
+            return sum(max(1, kind.bit_width // 8) for kind in types)
+        except ValueError:  # texts and nested values have no width of their own
             return 0
-        return sum(max(1, kind.bit_width // 8) for kind in types)
 
 
 @dataclass(frozen=True, slots=True)

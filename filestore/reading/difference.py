@@ -232,12 +232,8 @@ def _read_columns(written: Schema, wanted: Schema) -> list[str]:
 def _shaped(frame: pl.DataFrame, table: TableFiles, wanted: Schema, side: int) -> pa.Table:
     """Converts rows of one version to the wanted columns, and adds the side of the version."""
     written = table.definition.schema.numbered().select(frame.columns)
-    rows = reshaped(arrow_table(frame, _nullable(written)), written, wanted).select(wanted.names)
-    columns = [
-        values.cast(column.type) if values.type != column.type else values
-        for values, column in zip(rows.columns, wanted, strict=True)
-    ]
-    rows = pa.table(columns, schema=_nullable(wanted))
+    rows = reshaped(arrow_table(frame, _nullable(written)), written, wanted)
+    rows = pa.table(rows.columns, schema=_nullable(wanted))
     return rows.append_column(_SIDE, pa.array(np.full(rows.num_rows, side, dtype=np.int8)))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import polars as pl
 import pyarrow as pa
 
-__all__ = ["arrow_table", "frame_of", "larger_frames", "polars_schema", "row_group_frames", "with_entries"]
+__all__ = ["arrow_table", "frame_of", "larger_frames", "narrowed", "polars_schema", "row_group_frames", "with_entries"]
 
 _GROUP_BYTES = 64 << 20
 """Row groups of wide rows have about this many bytes, as those of a write have."""
@@ -25,6 +25,17 @@ def polars_schema(schema: pa.Schema) -> dict[str, pl.DataType]:
     return dict(frame_of(schema.empty_table()).schema)
 
 
+def narrowed(values: pl.Series, kind: pl.DataType) -> pl.Series:
+    """Converts values to another type; those that it does not have become null, which equals no key.
+
+    Different values stay different. A column may have been widened since, and what it is compared with has not.
+    """
+    if values.dtype == kind:
+        return values
+    found = values.cast(kind, strict=False)
+    return found.set((found.cast(values.dtype, strict=False) != values).fill_null(value=False), None)
+
+
 def larger_frames(frames: Iterable[pl.DataFrame], rows: int, size: int) -> Iterator[pl.DataFrame]:
     """Joins frames that follow each other, until they have so many rows or bytes: each frame takes a fixed time."""
     held: list[pl.DataFrame] = []
@@ -33,10 +44,10 @@ def larger_frames(frames: Iterable[pl.DataFrame], rows: int, size: int) -> Itera
         held.append(frame)
         held_rows, held_bytes = held_rows + frame.height, held_bytes + int(frame.estimated_size())
         if held_rows >= rows or held_bytes >= size:
-            yield held[0] if len(held) == 1 else pl.concat(held)
+            yield pl.concat(held)
             held, held_rows, held_bytes = [], 0, 0
     if held:
-        yield held[0] if len(held) == 1 else pl.concat(held)
+        yield pl.concat(held)
 
 
 def arrow_table(frame: pl.DataFrame, schema: pa.Schema) -> pa.Table:

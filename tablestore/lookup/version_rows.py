@@ -18,7 +18,7 @@ from filestore.files.writer import TableFiles
 from filestore.model.schema import Schema
 from filestore.reading.scan import plan_scan, scan_frames
 from filestore.rows.bucketing import bucket_of
-from filestore.rows.frames import arrow_table, frame_of, polars_schema
+from filestore.rows.frames import arrow_table, frame_of, narrowed, polars_schema
 from filestore.rows.reshape import reshaped
 from tablestore.lookup.request import LookupPlan
 from tablestore.reading.keyed_rows import LookedUp
@@ -59,11 +59,8 @@ class VersionRows:
             return self._empty
         names = self.columns
         types = polars_schema(self.state.definition.schema.to_arrow())
-        keys = asked.rename({name: names[name] for name in asked.columns})
-        if any(types[name] != kind for name, kind in keys.schema.items()):
-            # a value that does not fit the type that the column had is in no row
-            keys = keys.select(pl.col(name).cast(types[name], strict=False) for name in keys.columns)
-            keys = keys.drop_nulls().unique()
+        # a value that does not fit the type that the column had is in no row
+        keys = pl.DataFrame([narrowed(asked[n], types[names[n]]).alias(names[n]) for n in asked.columns]).drop_nulls()
         if not keys.height:
             return self._empty
         if self.plan.by_key:

@@ -9,14 +9,12 @@ from threading import Lock
 from typing import Protocol
 
 import polars as pl
-import pyarrow as pa
 
 from filestore.delta.state import TableState
 from filestore.files.writer import TableFiles
-from filestore.model.definition import TableDefinition
 from filestore.reading.get import get_rows
 from filestore.reading.scan import plan_scan, scan_frames
-from filestore.rows.frames import arrow_table, frame_of, polars_schema
+from filestore.rows.frames import arrow_table, frame_of, narrowed, polars_schema
 
 __all__ = ["SMALL_BYTES", "InMemory", "KeyedRows", "LookedUp", "is_small", "keyed_rows"]
 
@@ -28,16 +26,11 @@ SMALL_BYTES = 64 << 20
 class KeyedRows(Protocol):
     """The rows of one version of a table with a primary key."""
 
-    @property
-    def key(self) -> dict[str, pl.DataType]:
-        """The names and types of the primary key."""
-        ...
-
     def of(self, keys: pl.DataFrame) -> pl.DataFrame:
         """Returns the rows that have one of the keys, and perhaps others.
 
         Args:
-            keys: The columns of the primary key, without nulls; each key once.
+            keys: The columns of the primary key, without nulls; each key once. They may have wider types.
         """
         ...
 
@@ -67,11 +60,6 @@ class InMemory:
     state: TableState
     columns: tuple[str, ...]
 
-    @property
-    def key(self) -> dict[str, pl.DataType]:
-        """Implements `KeyedRows`."""
-        return polars_schema(_key_schema(self.state.definition))
-
     def of(self, keys: pl.DataFrame) -> pl.DataFrame:
         """Implements `KeyedRows`."""
         return self._rows
@@ -95,16 +83,9 @@ class LookedUp:
     state: TableState
     columns: tuple[str, ...]
 
-    @property
-    def key(self) -> dict[str, pl.DataType]:
-        """Implements `KeyedRows`."""
-        return polars_schema(_key_schema(self.state.definition))
-
     def of(self, keys: pl.DataFrame) -> pl.DataFrame:
         """Implements `KeyedRows`."""
-        wanted = arrow_table(keys, _key_schema(self.table.definition))
-        return frame_of(get_rows(self.table, self.state, wanted, self.columns))
-
-
-def _key_schema(definition: TableDefinition) -> pa.Schema:
-    return definition.schema.select(definition.primary_key).to_arrow()
+        definition = self.table.definition
+        schema = definition.schema.select(definition.primary_key).to_arrow()
+        own = pl.DataFrame([narrowed(keys[name], kind) for name, kind in polars_schema(schema).items()]).drop_nulls()
+        return frame_of(get_rows(self.table, self.state, arrow_table(own, schema), self.columns))

@@ -152,7 +152,7 @@ class BucketWork:
 
     def _right(self, left: pl.DataFrame) -> pl.DataFrame:
         """Returns the rows of the right table that rows of the left one name, and perhaps others."""
-        return self.right.of(foreign_keys(self.query, left, self.right.key))
+        return self.right.of(foreign_keys(self.query, left))
 
     def _stored_rows(self, keys: pl.DataFrame) -> pl.DataFrame:
         assert self.stored is not None

@@ -18,7 +18,7 @@ from filestore.model.files import DataFile
 from filestore.reading.difference import Spill
 from filestore.reading.scan import ScanPlan, plan_scan, scan
 from filestore.rows.bucketing import bucket_of
-from filestore.rows.frames import arrow_table, frame_of, polars_schema
+from filestore.rows.frames import arrow_table, frame_of, narrowed, polars_schema
 from filestore.sorting.chunks import BUCKET_COLUMN
 from filestore.sorting.external import sorted_batches
 from filestore.sorting.runs import gathered
@@ -27,7 +27,6 @@ from tablestore.lookup.lookups import Lookups
 from tablestore.lookup.request import LookupPlan, LookupRequest
 from tablestore.reading.version_changes import PIECE_BYTES, PIECE_ROWS
 from tablestore.views.join_query import JoinKind, JoinQuery, Side
-from tablestore.views.joined import narrowed
 
 __all__ = ["Dimension", "EventWork", "event_work", "looked_up"]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import polars as pl
 
+from filestore.rows.frames import narrowed
 from tablestore.views.join_query import JoinKind, JoinQuery, Side
 
-__all__ = ["Joined", "foreign_keys", "joined", "narrowed"]
+__all__ = ["Joined", "foreign_keys", "joined"]
 
 _LEFT, _RIGHT = "\0l.", "\0r."
 _HAS_RIGHT = "\0matched"
@@ -28,27 +28,9 @@ class Joined:
     without: pl.DataFrame
 
 
-def narrowed(values: pl.Series, kind: pl.DataType) -> pl.Series:
-    """Converts values to another type; those that it does not have become null, which equals no key.
-
-    A column that names keys may have been widened since the view was created, and keys keep their type.
-    """
-    if values.dtype == kind:
-        return values
-    found = values.cast(kind, strict=False)
-    return found.set((found.cast(values.dtype, strict=False) != values).fill_null(value=False), None)
-
-
-def foreign_keys(query: JoinQuery, left: pl.DataFrame, key: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    """Returns the keys of the right table that the rows name, each once.
-
-    Args:
-        query: The join.
-        left: Rows of the left table.
-        key: The names and types of the right table's primary key.
-    """
-    found = pl.DataFrame([narrowed(left[name], key[of]).alias(of) for name, of in query.on])
-    return found.drop_nulls().unique()
+def foreign_keys(query: JoinQuery, left: pl.DataFrame) -> pl.DataFrame:
+    """Returns the keys of the right table that the rows name, each once, with that table's names of the columns."""
+    return left.select(pl.col(name).alias(key) for name, key in query.on).drop_nulls().unique()
 
 
 def joined(query: JoinQuery, key: tuple[str, ...], left: pl.DataFrame, right: pl.DataFrame) -> Joined:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 
-from pyspark.errors import PySparkException, PythonException
+from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark program gives it
@@ -25,7 +25,7 @@ from tablestore.spark.batch.compaction import spark_changes
 from tablestore.spark.batch.comparing import comparable, nearly_same, same
 from tablestore.spark.batch.view_rows import NEW, STORED, TableReader, ViewRows, paired
 from tablestore.spark.batch.writing import spark_runner
-from tablestore.spark.jobs.errors import failure_of
+from tablestore.spark.jobs.errors import failure_of, raised_by_python
 from tablestore.views.maintained_query import QueryWork, RowCounts
 from tablestore.views.view_plan import Form, Incremental
 from tablestore.writing.write_job import TaskOutcome, WriteJob, WriteRunner
@@ -130,15 +130,14 @@ def _sparks_words(what: str) -> Iterator[None]:
     try:
         yield
     except PySparkException as error:
-        failure = failure_of(error)
-        if failure is None and isinstance(error, PythonException):
-            last = str(error).strip().rpartition("\n")[2]
-            failure = TableStoreError(f"Python failed in a task of Spark: {last}. Report this", code="internal")
-        elif failure is None and isinstance(error, CapturedException):
-            failure = InvalidRequest(f"{what}: {_first_line(error)}", code="view-query")
-        if failure is None:
-            raise
-        raise failure from error
+        if (failure := failure_of(error)) is not None:
+            raise failure from error
+        if (raised := raised_by_python(error)) is not None:
+            message = f"Python failed in a task of Spark: {raised}. Report this"
+            raise TableStoreError(message, code="internal") from error
+        if isinstance(error, CapturedException):
+            raise InvalidRequest(f"{what}: {_first_line(error)}", code="view-query") from error
+        raise
 
 
 def _no_changes(table: str, since: int, until: int) -> DataFrame:

@@ -22,7 +22,7 @@ from pyspark.errors import PySparkException
 import filestore.errors
 from filestore.errors import InvalidRequest, TableStoreError, Unavailable
 
-__all__ = ["BAD_VALUE", "crash_in", "error_in", "error_of", "failure_of"]
+__all__ = ["BAD_VALUE", "crash_in", "error_in", "error_of", "failure_of", "raised_by_python"]
 
 BAD_VALUE = "tablestore: bad-value: "
 """The beginning of the message with which an expression of Spark fails for a value that does not fit."""
@@ -119,12 +119,18 @@ def failure_of(exception: BaseException) -> TableStoreError | None:
             "Spark's Java process does not answer: it ended, or was killed. Start a new session in a new process",
             code="spark-stopped",
         )
+    if (raised := raised_by_python(exception)) is not None:
+        return crash_in(raised)
+    condition, _, text = _described(exception)
+    return None if condition == "USER_RAISED_EXCEPTION" else crash_in(text)
+
+
+def raised_by_python(exception: BaseException) -> str | None:
+    """Returns what was raised in a Python worker, the last line of its traceback; None if Spark says something else."""
     condition, parameters, text = _described(exception)
-    if condition == "PYTHON_EXCEPTION":  # of Python's own tracebacks only the last line says what happened
-        text = parameters.get("traceback", text).strip().rpartition("\n")[2]
-    elif condition == "USER_RAISED_EXCEPTION":
+    if condition != "PYTHON_EXCEPTION":
         return None
-    return crash_in(text)
+    return parameters.get("traceback", text).strip().rpartition("\n")[2]
 
 
 def error_in(text: str) -> TableStoreError | None:

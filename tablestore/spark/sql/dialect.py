@@ -35,7 +35,7 @@ from tablestore.spark.sql.column_list import column_list
 from tablestore.spark.sql.materialized import explained, materialized_view
 from tablestore.spark.sql.names import Names, literal, name_parts, named_table, quoted
 from tablestore.spark.sql.parenthesized import options_of, parenthesized, texts
-from tablestore.spark.sql.requests import PROVIDERS
+from tablestore.spark.sql.requests import PROVIDERS, wrong_provider
 from tablestore.spark.sql.system_time import temporal_joins
 
 __all__ = ["COLUMNS", "rewritten"]
@@ -169,7 +169,7 @@ def _check_provider(tokens: Sequence[Token], begin: int) -> None:
         if clause.token_type is TokenType.ALIAS:  # the query begins
             return
         if clause.text.upper() == "USING" and name.text.lower() not in PROVIDERS:
-            raise Unsupported(f"tables of this catalog are Delta tables: leave USING {name.text} out", code="provider")
+            raise wrong_provider(name.text)
 
 
 def _behind_provider(tokens: Sequence[Token], number: int) -> int:

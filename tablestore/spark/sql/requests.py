@@ -10,7 +10,16 @@ from tablestore.kafka_table import KafkaTable
 from tablestore.store import Store
 from tablestore.table import Table
 
-__all__ = ["OF_SPARK", "PROVIDERS", "Request", "checked_table", "managed_table", "name_of", "same_table"]
+__all__ = [
+    "OF_SPARK",
+    "PROVIDERS",
+    "Request",
+    "checked_table",
+    "managed_table",
+    "name_of",
+    "same_table",
+    "wrong_provider",
+]
 
 Request = Mapping[str, Any]
 """A request: ``operation``, and what that needs; its values are plain, as JSON has them."""
@@ -19,6 +28,11 @@ OF_SPARK = {"provider", "owner", "external", "is_managed_location", "table_type"
 """Properties that Spark adds to those of the statement."""
 PROVIDERS = ("tablestore", "delta")
 """The formats that a statement may name behind USING."""
+
+
+def wrong_provider(name: str) -> Unsupported:
+    """Returns the error for another format."""
+    return Unsupported(f"tables of this catalog are Delta tables: leave USING {name} out", code="provider")
 
 
 def name_of(request: Request) -> str:

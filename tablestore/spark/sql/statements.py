@@ -31,7 +31,15 @@ from tablestore.spark.sql.databases import (
 from tablestore.spark.sql.dialect import COLUMNS
 from tablestore.spark.sql.listing import table_properties
 from tablestore.spark.sql.procedures import PROCEDURES, Procedure, run_procedure
-from tablestore.spark.sql.requests import OF_SPARK, PROVIDERS, Request, checked_table, managed_table, name_of
+from tablestore.spark.sql.requests import (
+    OF_SPARK,
+    PROVIDERS,
+    Request,
+    checked_table,
+    managed_table,
+    name_of,
+    wrong_provider,
+)
 from tablestore.spark.sql.topics import KIND, described_topic, described_watermark
 from tablestore.spark.sql.views import create_view, drop_view, load_view, rename_view
 from tablestore.spark.store import SparkStore
@@ -175,13 +183,12 @@ def _definition(request: Request) -> dict[str, Any]:
         Unsupported: ``table-location``, ``provider``.
     """
     properties = dict(request["properties"])
-    if "location" in properties:
-        raise Unsupported("a managed table is where its warehouse is: leave LOCATION out", code="table-location")
-    if properties.get("external") == "true":
-        raise Unsupported("a managed table is where its warehouse is: leave EXTERNAL out", code="table-location")
+    if "location" in properties or properties.get("external") == "true":
+        clause = "LOCATION" if "location" in properties else "EXTERNAL"
+        raise Unsupported(f"a managed table is where its warehouse is: leave {clause} out", code="table-location")
     provider = properties.get("provider", "tablestore")
     if provider not in (*PROVIDERS, request["default_source"]):
-        raise Unsupported(f"tables of this catalog are Delta tables: leave USING {provider} out", code="provider")
+        raise wrong_provider(provider)
     comment = properties.pop("comment", None)
     key = _primary_key(request["primary_key"], properties.pop(_KEY, None))
     written = properties.pop(COLUMNS, None)  # what Spark's grammar lacks, such as METADATA

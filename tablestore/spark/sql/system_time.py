@@ -41,9 +41,7 @@ class _Clause:
     Attributes:
         table: ``database.table``.
         first: The number of the first token of its name.
-        written: The last token of its name.
-        whole: Whether the statement names its database, too.
-        begin: The number of its first token.
+        begin: The number of the first token of the clause.
         time: The number of the first token of the time.
         end: The number of the token behind it.
         by_row: Whether the time names a column.
@@ -51,8 +49,6 @@ class _Clause:
 
     table: str
     first: int
-    written: Token
-    whole: bool
     begin: int
     time: int
     end: int
@@ -67,9 +63,9 @@ def temporal_joins(statement: str, names: Names, *, streaming: bool = False) -> 
     Args:
         statement: The statement.
         names: The catalogs of the session.
-        streaming: Whether it is the query of a stream, as one is that reads ``FROM STREAM``. There
-            a time without columns is an option of a table that is joined, too, by which ``current_timestamp()`` is the
-            time of each micro-batch: Spark would keep the version of the start.
+        streaming: Whether it is the query of a stream, as one is that reads ``FROM STREAM``. There a time without
+            columns is an option of a table that is joined, too, by which ``current_timestamp()`` is the time of each
+            micro-batch: Spark would keep the version of the start.
 
     Raises:
         Unsupported: ``temporal-join``: a time whose end is not clear, or that has a parameter; a name that ``WITH``
@@ -88,10 +84,11 @@ def temporal_joins(statement: str, names: Names, *, streaming: bool = False) -> 
     for clause in _clauses(statement, tokens, names):
         if not clause.by_row and not (streaming and _is_joined(tokens, clause)):
             continue
-        if not clause.whole and clause.written.text.lower() in _common_tables(tokens):
+        written = tokens[clause.begin - 1].text
+        if clause.first == clause.begin - 1 and written.lower() in _common_tables(tokens):  # without its database
             raise Unsupported(
-                f"{clause.written.text} is a query of WITH here, which has no versions by time: FOR SYSTEM_TIME AS OF "
-                "a column is for managed tables",
+                f"{written} is a query of WITH here, which has no versions by time: FOR SYSTEM_TIME AS OF a column is "
+                "for managed tables",
                 code="temporal-join",
             )
         first, last = tokens[clause.time], tokens[clause.end - 1]
@@ -130,8 +127,7 @@ def _clauses(statement: str, tokens: Sequence[Token], names: Names) -> Iterator[
         if named is not None and end is not None:
             table, first = named
             time = statement[tokens[number + 3].start : tokens[end - 1].end + 1]
-            written, whole = tokens[begin - 1], first < begin - 1
-            yield _Clause(table, first, written, whole, begin, number + 3, end, _names_a_column(time))
+            yield _Clause(table, first, begin, number + 3, end, _names_a_column(time))
 
 
 def _reads_stream(statement: str, tokens: Sequence[Token]) -> bool:

@@ -113,6 +113,9 @@ public final class PlainScans extends Rule<LogicalPlan> {
    * it; any other session, such as one that reads a view of all sessions, asks with its own rights.
    */
   private SparkSession named(SparkSession origin) {
+    if (origin == session) {
+      return session;
+    }
     try {
       Field field = SparkSession.class.getDeclaredField("parentSessionState");
       field.setAccessible(true);
