@@ -7,9 +7,10 @@ found, since a key has at most one live row. It takes the memory of the keys, of
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-import polars as pl
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,12 +23,38 @@ from filestore.model.files import DataFile
 from filestore.reading.key_filters import RequestedKeys
 from filestore.reading.overlay import PendingSlot, merged_keys, pending_slots
 from filestore.rows.frames import arrow_table, frame_of
+from filestore.rows.keys import changes
 from filestore.sorting.chunks import by_slot
 from filestore.sorting.order import sort_rows
 
-__all__ = ["get_rows"]
+__all__ = ["FoundRows", "find_rows", "get_rows"]
+
+Positions = npt.NDArray[np.int64]
 
 _NUMBER = "_number"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FoundRows:
+    """The rows of keys that were looked up.
+
+    Attributes:
+        rows: The rows, each once, in the order in which they were found.
+        keys: The positions of the keys that have a row; of a repeated key all its positions.
+        places: For each of `keys` the position of its row in `rows`.
+    """
+
+    rows: pa.Table
+    keys: Positions
+    places: Positions
+
+    def in_order(self) -> pa.Table:
+        """Returns the rows in the order of the first positions of their keys."""
+        if not self.rows.num_columns:  # Arrow's `take` would forget their number
+            return self.rows
+        first = np.empty(self.rows.num_rows, dtype=np.int64)
+        first[self.places[::-1]] = self.keys[::-1]  # of a repeated key the first position is written last
+        return self.rows.take(pa.array(np.argsort(first)))
 
 
 def get_rows(
@@ -47,36 +74,54 @@ def get_rows(
     Raises:
         NotFound: a column does not exist.
     """
+    return find_rows(table, state, keys, columns).in_order()
+
+
+def find_rows(
+    table: TableFiles,
+    state: TableState,
+    keys: pa.Table,
+    columns: Sequence[str] | None = None,
+) -> FoundRows:
+    """Finds the rows of those keys; arguments and errors are those of `get_rows`."""
     definition = state.definition
     schema = definition.schema.arrow_of(columns)
     values = [name for name in schema.names if name not in definition.primary_key]
     numbered = schema.append(pa.field(_NUMBER, pa.int64()))
     live, pending = state.slots(), {slot.slot: slot for slot in pending_slots(state)}
+    asked = sort_rows(_numbered(keys, definition), definition)
+    probes, probe_of_key = _each_once(asked, definition)
     parts = [
         part.select(numbered.names).cast(numbered)
-        for slot, probes in by_slot(sort_rows(_numbered(keys, definition), definition), definition)
+        for slot, some in by_slot(probes, definition)
         for part in (
-            _of_merged_slot(table, state, pending[slot], probes, values)
+            _of_merged_slot(table, state, pending[slot], some, values)
             if slot in pending
-            else _of_slot(table, live.get(slot, ()), probes, values)
+            else _of_slot(table, live.get(slot, ()), some, values)
         )
     ]
-    if not parts:
-        return schema.empty_table()
-    found = pa.concat_tables(parts).combine_chunks()
-    return found.take(pc.sort_indices(found.column(_NUMBER))).select(schema.names)
+    found = pa.concat_tables([numbered.empty_table(), *parts]).combine_chunks()
+    row_of_probe = np.full(probes.num_rows, -1)
+    row_of_probe[found.column(_NUMBER).to_numpy()] = np.arange(found.num_rows)
+    places = row_of_probe[probe_of_key]
+    return FoundRows(found.select(schema.names), asked.column(_NUMBER).to_numpy()[places >= 0], places[places >= 0])
 
 
 def _numbered(keys: pa.Table, definition: TableDefinition) -> pa.Table:
-    """Returns each key once, with the number of its first position; without keys that no partition can have."""
-    names = list(definition.primary_key)
-    keys = keys.select(names).append_column(_NUMBER, pa.array(np.arange(keys.num_rows)))
-    first = frame_of(keys.select(names)).select(pl.struct(pl.all()).is_first_distinct()).to_series()
-    keys = keys.filter(first.to_arrow())
+    """Returns the keys with their positions, without keys that no partition can have."""
+    keys = keys.select(list(definition.primary_key)).append_column(_NUMBER, pa.array(np.arange(keys.num_rows)))
     for name in definition.partition_by:
         if pa.types.is_string(definition.schema.column(name).type):
             keys = keys.filter(pc.not_equal(keys.column(name), ""))  # Delta would read it as null
     return keys
+
+
+def _each_once(asked: pa.Table, definition: TableDefinition) -> tuple[pa.Table, Positions]:
+    """Returns each of the sorted keys once, numbered anew, and for each of them all the position among these."""
+    first = np.concatenate([[True], changes(asked, definition.primary_key)])[: asked.num_rows]
+    numbers = pa.array(np.arange(np.count_nonzero(first)))
+    once = asked.filter(pa.array(first)).drop_columns(_NUMBER).append_column(_NUMBER, numbers)
+    return once, np.cumsum(first) - 1
 
 
 def _of_merged_slot(

@@ -21,7 +21,7 @@ from filestore.retention.rules import first_retained
 from filestore.rows.frames import frame_of, polars_schema
 from filestore.table import FileStore
 from tablestore.lookup.kept_rows import KeptTables
-from tablestore.lookup.matching import KeyIndex, Matches, in_order_of_probes, result
+from tablestore.lookup.matching import KeyIndex, Matches, result
 from tablestore.lookup.request import LookupPlan
 from tablestore.lookup.timeline import BEFORE, NO_TIME, VersionTimes, milliseconds_of
 from tablestore.lookup.version_rows import VersionRows
@@ -77,7 +77,7 @@ class Lookups:
             return result(given, self._matches(plan, newest, asked, changes), plan)
         empty = pl.DataFrame(schema=polars_schema(plan.wanted.to_arrow()))
         parts = self._by_time(plan, newest, asked, milliseconds_of(given.column(plan.at)))
-        return result(given, in_order_of_probes(list(parts), empty), plan)
+        return result(given, Matches.joined(list(parts), empty), plan)
 
     def _by_time(
         self, plan: LookupPlan, newest: TableState, asked: list[pl.Series], times_ms: Positions
@@ -99,8 +99,8 @@ class Lookups:
         for version in np.unique(versions).tolist():
             group = places[slice(*np.searchsorted(versions, [version, version + 1]))]
             some = [values.gather(group) for values in asked]
-            matches = self._at_version(plan, newest, version, some, int(times_ms[group].min()))
-            yield Matches(group[matches.probes], matches.rows)
+            matches = self._at_version(plan, newest, version, some, int(times_ms[group].min())).only_matched()
+            yield replace(matches, probes=group[matches.probes])
 
     def _at_version(
         self, plan: LookupPlan, newest: TableState, version: int, asked: list[pl.Series], time_ms: int
@@ -125,12 +125,13 @@ class Lookups:
         version = VersionRows(files if self._cache is None else replace(files, cache=self._cache), state, plan)
         with self._store.reading(state.version):
             if is_small(state, plan.small_bytes):
-                index = _KEPT.rows_of(version).index
+                matches = _KEPT.rows_of(version).index.matches(asked)
+            elif plan.by_key:
+                matches = version.by_key(asked)
             else:
-                index = KeyIndex(version.of(pl.DataFrame(asked).drop_nulls().unique()), plan.keys)
-        if changes is not None:
-            index = KeyIndex(_changed(index.rows, version, changes), plan.keys)
-        return index.matches(asked)
+                keys = pl.DataFrame(asked).drop_nulls().unique()
+                matches = KeyIndex(version.near(keys), plan.keys).matches(asked)
+        return matches if changes is None else _changed(matches, version, changes, asked)
 
     def _state(self, version: int) -> TableState:
         now = self._store.ambient.now_ms()
@@ -150,8 +151,9 @@ def _asked(given: pa.Table, plan: LookupPlan, name: str, key: str) -> pl.Series:
     return frame_of(pa.table({key: values})).to_series()
 
 
-def _changed(rows: pl.DataFrame, version: VersionRows, changes: pl.DataFrame) -> pl.DataFrame:
+def _changed(matches: Matches, version: VersionRows, changes: pl.DataFrame, asked: list[pl.Series]) -> Matches:
     """Puts changes of a log in the place of the rows of their keys."""
-    key = list(version.plan.primary_key)
-    puts = version.shaped(changes.filter(pl.col(KIND_COLUMN).is_in(_PUTS)))
-    return pl.concat([rows.join(changes.select(key), on=key, how="anti", maintain_order="left"), puts])
+    plan, shaped = version.plan, version.shaped(changes)
+    puts = shaped.filter(changes[KIND_COLUMN].is_in(_PUTS))
+    left = matches.without(shaped.select(plan.primary_key))
+    return Matches.joined([left, KeyIndex(puts, plan.keys).matches(asked)], puts.clear())

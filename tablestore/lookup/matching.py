@@ -16,36 +16,62 @@ import pyarrow as pa
 from filestore.rows.frames import arrow_table
 from tablestore.lookup.request import LookupPlan
 
-__all__ = ["KeyIndex", "Matches", "in_order_of_probes", "result"]
+__all__ = ["KeyIndex", "Matches", "result"]
 
 Positions = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Matches:
     """Pairs of a row that was looked up and a row of the table.
 
     Attributes:
-        probes: The position of the row that was looked up; ascending.
-        rows: The rows of the table, one for each of `probes`.
+        rows: Rows of the table, all matches among them.
+        probes: The position of the row that was looked up, for each pair. The pairs of one such row have the order in
+            which they are in the result; otherwise there is no order.
+        places: The position in `rows`, for each pair.
     """
 
-    probes: Positions
     rows: pl.DataFrame
+    probes: Positions
+    places: Positions
 
+    @classmethod
+    def joined(cls, parts: Sequence[Matches], empty: pl.DataFrame) -> Matches:
+        """Joins matches together, in their order.
 
-def in_order_of_probes(parts: Sequence[Matches], columns: pl.DataFrame) -> Matches:
-    """Joins matches of different rows together.
+        Args:
+            parts: The matches.
+            empty: A frame with the columns of the rows, for the case that there is no part.
+        """
+        none = np.empty(0, dtype=np.int64)
+        starts = np.cumsum([0, *(part.rows.height for part in parts)])
+        return cls(
+            pl.concat([empty, *(part.rows for part in parts)]),
+            np.concatenate([none, *(part.probes for part in parts)]),
+            np.concatenate([none, *(part.places + start for part, start in zip(parts, starts[:-1], strict=True))]),
+        )
 
-    Args:
-        parts: The matches.
-        columns: A frame with the columns of the result, for the case that there is no part.
-    """
-    if len(parts) == 1:
-        return parts[0]
-    probes = np.concatenate([np.empty(0, np.int64), *(part.probes for part in parts)])
-    order = np.argsort(probes, kind="stable")
-    return Matches(probes[order], pl.concat([columns.clear(), *(part.rows for part in parts)])[order])
+    def where(self, wanted: Mask) -> Matches:
+        """Returns the pairs that a mask chooses."""
+        return self if wanted.all() else Matches(self.rows, self.probes[wanted], self.places[wanted])
+
+    def with_equal(self, key: str, asked: pl.Series) -> Matches:
+        """Returns the pairs whose rows have equal values in that column; nulls are not equal."""
+        equal = self.rows[key].gather(self.places) == asked.gather(self.probes)
+        return self.where(equal.fill_null(value=False).to_numpy())
+
+    def without(self, keys: pl.DataFrame) -> Matches:
+        """Returns the pairs whose rows have none of these keys; `keys` has some columns of the rows."""
+        numbered = self.rows.select(keys.columns).with_row_index("_row")
+        changed = np.zeros(self.rows.height, dtype=np.bool_)
+        changed[numbered.join(keys, on=keys.columns, how="semi")["_row"].to_numpy()] = True
+        return self.where(~changed[self.places])
+
+    def only_matched(self) -> Matches:
+        """Returns the same pairs without the rows that are in none of them."""
+        return Matches(self.rows[self.places], self.probes, np.arange(len(self.places)))
 
 
 class KeyIndex:
@@ -75,21 +101,19 @@ class KeyIndex:
         return int(self.rows.estimated_size()) + self._order.nbytes + self._hashes.nbytes
 
     def matches(self, asked: Sequence[pl.Series]) -> Matches:
-        """Finds the rows of all keys; of one key they have the order of the table's rows.
+        """Finds the pairs of equal keys; those of one key have the order of the index's rows.
 
         Args:
             asked: The columns of the keys in the order of the index's, with its types; nulls have no match.
         """
         probes, places = self._candidates(_hashes(asked).to_numpy())
-        positions = self._order[places].astype(np.int64)
-        same = np.ones(len(probes), dtype=np.bool_)
+        found = Matches(self.rows, probes, self._order[places].astype(np.int64))
         for name, values in zip(self._keys, asked, strict=True):
-            equal = self.rows[name].gather(positions) == values.gather(probes)
-            same &= equal.fill_null(value=False).to_numpy()
-        if not same.all():
-            probes, positions = probes[same], positions[same]
-        order = np.lexsort((positions, probes)) if not self._unique else np.argsort(probes, kind="stable")
-        return Matches(probes[order], self.rows[positions[order]])
+            found = found.with_equal(name, values)
+        if self._unique:
+            return found
+        order = np.lexsort((found.places, found.probes))
+        return Matches(found.rows, found.probes[order], found.places[order])
 
     def _candidates(self, asked: npt.NDArray[np.uint64]) -> tuple[Positions, Positions]:
         """Pairs of a position in `asked` and a place in the index that have the same hash."""
@@ -120,32 +144,39 @@ def result(given: pa.Table, matches: Matches, plan: LookupPlan) -> pa.Table:
         matches: The matches, with the columns of the plan.
         plan: The join.
     """
-    left, right = _pairs(given.num_rows, matches.probes, inner=plan.inner)
+    left, places = _pairs(given.num_rows, matches, inner=plan.inner)
     rows = given if left is None else given.take(pa.array(left))
+    missing = places < 0
+    right = pl.Series(places) if not missing.any() else pl.Series(places).set(pl.Series(missing), None)
     found = matches.rows.select(pl.col(name).alias(str(at)) for at, (name, _) in enumerate(plan.columns))
-    if right is not None:
-        found = found.select(pl.all().gather(right))
+    found = found.select(pl.all().gather(right))
     fields = [field.with_name(str(at)) for at, field in enumerate(plan.fields())]
     columns = arrow_table(found, pa.schema(fields)).columns if fields else []
     schema = pa.schema([*given.schema, *plan.fields()])
     return pa.table([*rows.columns, *columns], schema=schema) if schema.names else rows
 
 
-def _pairs(count: int, probes: Positions, *, inner: bool) -> tuple[Positions | None, pl.Series | None]:
-    """The positions of the result in the rows and in the matches, where null stands for no match; None: all in order.
+def _pairs(count: int, matches: Matches, *, inner: bool) -> tuple[Positions | None, Positions]:
+    """The pairs of the result, in order: positions of the rows that were looked up and of the table's rows.
 
     Args:
-        count: The number of rows.
-        probes: The row of each match; ascending.
+        count: The number of rows that were looked up.
+        matches: The matches.
         inner: Whether rows without a match are left out.
+
+    Returns:
+        The positions of the rows that were looked up, None if each is there once; and for each of them the place of its
+        row of the table, or -1 if it has none.
     """
-    every = np.arange(count)
-    if inner:
-        return (None if np.array_equal(probes, every) else probes), None
-    found = np.bincount(probes, minlength=count)
-    if (found == 1).all():
-        return None, None
-    times = np.maximum(found, 1)
-    matched = pl.Series("matched", np.repeat(found > 0, times))
-    places = pl.select(pl.when(matched).then(matched.cum_sum().cast(pl.Int64) - 1)).to_series()
-    return (None if (times == 1).all() else np.repeat(every, times)), places
+    found = np.bincount(matches.probes, minlength=count)
+    if (found <= 1).all():
+        places = np.full(count, -1)
+        places[matches.probes] = matches.places
+        if not inner or found.all():
+            return None, places
+        left = np.flatnonzero(found)
+        return left, places[left]
+    left = np.repeat(np.arange(count), found if inner else np.maximum(found, 1))
+    places = np.full(len(left), -1)
+    places[found[left] > 0] = matches.places[np.argsort(matches.probes, kind="stable")]
+    return left, places

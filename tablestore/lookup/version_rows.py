@@ -7,24 +7,27 @@ memory of the keys, of the rows that are found, and of a batch of a scan.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
+import numpy as np
 import polars as pl
 
 from filestore.delta.state import TableState
 from filestore.files.writer import TableFiles
 from filestore.model.schema import Schema
+from filestore.reading.get import find_rows
 from filestore.reading.scan import plan_scan, scan_frames
 from filestore.rows.bucketing import bucket_of
 from filestore.rows.frames import arrow_table, frame_of, narrowed, polars_schema
 from filestore.rows.reshape import reshaped
+from tablestore.lookup.matching import Matches
 from tablestore.lookup.request import LookupPlan
-from tablestore.reading.keyed_rows import LookedUp
 
 __all__ = ["VersionRows"]
 
+_NUMBER = "_number"
 _LISTED = 1024
 """A condition lists at most so many values; for more it has their bounds."""
 
@@ -49,25 +52,44 @@ class VersionRows:
             return self._empty
         return self._concat(scan_frames(self.table, plan_scan(self.state, self._stored.names)))
 
-    def of(self, asked: pl.DataFrame) -> pl.DataFrame:
+    def by_key(self, asked: Sequence[pl.Series]) -> Matches:
+        """Looks rows up whose keys have the whole primary key, so that each matches at most one row.
+
+        Args:
+            asked: The columns `LookupPlan.keys` with their names and types, in any number of rows; nulls match nothing.
+        """
+        values = {series.name: series for series in asked}
+        keys = self._stored_keys([values[name] for name in self.plan.primary_key])
+        if not keys.height:
+            none = np.empty(0, dtype=np.int64)
+            return Matches(self._empty, none, none)
+        schema = self.state.definition.schema.select(keys.columns[1:]).to_arrow()
+        found = find_rows(self.table, self.state, arrow_table(keys[:, 1:], schema), self._stored.names)
+        probes = keys[_NUMBER].to_numpy()[found.keys]
+        matches = Matches(self._concat(iter([frame_of(found.rows)])), probes, found.places)
+        for name in values.keys() - set(self.plan.primary_key):
+            matches = matches.with_equal(name, values[name])
+        return matches
+
+    def near(self, asked: pl.DataFrame) -> pl.DataFrame:
         """Reads the rows that have one of the keys, and perhaps others.
 
         Args:
             asked: The columns `LookupPlan.keys` with their types, without nulls; each key once.
         """
-        if not self._has_keys:
-            return self._empty
-        names = self.columns
-        types = polars_schema(self.state.definition.schema.to_arrow())
-        # a value that does not fit the type that the column had is in no row
-        keys = pl.DataFrame([narrowed(asked[n], types[names[n]]).alias(names[n]) for n in asked.columns]).drop_nulls()
+        keys = self._stored_keys(asked.get_columns()).drop(_NUMBER)
         if not keys.height:
             return self._empty
-        if self.plan.by_key:
-            whole = keys.select(names[name] for name in self.plan.primary_key)
-            whole = whole.unique() if whole.width < keys.width else whole
-            return self._concat(iter([LookedUp(self.table, self.state, self._stored.names).of(whole)]))
         return self._concat(frame.join(keys, on=keys.columns, how="semi") for frame in self._near(keys))
+
+    def _stored_keys(self, asked: Sequence[pl.Series]) -> pl.DataFrame:
+        """Returns keys as the version has them, behind the column `_NUMBER` with their positions; without nulls."""
+        if not self._has_keys:
+            return pl.DataFrame({_NUMBER: []})
+        names, types = self.columns, polars_schema(self.state.definition.schema.to_arrow())
+        # a value that does not fit the type that the column had is in no row
+        keys = pl.DataFrame([narrowed(s, types[names[s.name]]).alias(names[s.name]) for s in asked])
+        return keys.with_row_index(_NUMBER).drop_nulls()
 
     def _near(self, keys: pl.DataFrame) -> Iterator[pl.DataFrame]:
         """Reads the files that may have rows with the keys."""

@@ -12,7 +12,7 @@ import polars as pl
 
 from filestore.delta.state import TableState
 from filestore.files.writer import TableFiles
-from filestore.reading.get import get_rows
+from filestore.reading.get import find_rows
 from filestore.reading.scan import plan_scan, scan_frames
 from filestore.rows.frames import arrow_table, frame_of, narrowed, polars_schema
 
@@ -88,4 +88,4 @@ class LookedUp:
         definition = self.table.definition
         schema = definition.schema.select(definition.primary_key).to_arrow()
         own = pl.DataFrame([narrowed(keys[name], kind) for name, kind in polars_schema(schema).items()]).drop_nulls()
-        return frame_of(get_rows(self.table, self.state, arrow_table(own, schema), self.columns))
+        return frame_of(find_rows(self.table, self.state, arrow_table(own, schema), self.columns).rows)

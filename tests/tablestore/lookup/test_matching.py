@@ -1,4 +1,4 @@
-"""`KeyIndex`: rows with equal keys, as SQL compares them, whatever the types."""
+"""`KeyIndex` and `Matches`: rows with equal keys, as SQL compares them, whatever the types."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tablestore.lookup import matching
-from tablestore.lookup.matching import KeyIndex, Matches, in_order_of_probes
+from tablestore.lookup.matching import KeyIndex, Matches
 from tablestore.lookup.timeline import BEFORE, Timeline
 
 FLOATS = st.sampled_from([0.0, -0.0, 1.5, math.nan, math.inf, None])
@@ -21,7 +21,8 @@ NUMBERS = st.none() | st.integers(-2, 2)
 
 
 def pairs(found: Matches) -> list[tuple[int, int]]:
-    return list(zip(found.probes.tolist(), found.rows["n"].to_list(), strict=True))
+    numbers = found.rows["n"].gather(found.places).to_list()
+    return sorted(zip(found.probes.tolist(), numbers, strict=True), key=lambda pair: pair[0])
 
 
 def equal(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
@@ -63,13 +64,20 @@ def test_nulls_are_no_candidates() -> None:
     assert (len(probes), len(places)) == (0, 0)
 
 
-@given(st.lists(st.lists(st.integers(0, 50), unique=True), max_size=4))
-def test_parts_are_in_order_of_the_rows(parts: list[list[int]]) -> None:
-    made = [
-        Matches(np.array(sorted(p), dtype=np.int64), pl.DataFrame({"n": sorted(p)}, {"n": pl.Int64})) for p in parts
-    ]
-    found = in_order_of_probes(made, pl.DataFrame(schema={"n": pl.Int64}))
-    assert found.probes.tolist() == sorted(n for p in parts for n in p) == found.rows["n"].to_list()
+@given(st.lists(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5))), max_size=4), st.integers(0, 5))
+def test_parts_are_joined_and_rows_left_out(parts: list[list[tuple[int, int]]], gone: int) -> None:
+    rows = pl.DataFrame({"n": range(6)})
+
+    def matches(part: list[tuple[int, int]]) -> Matches:
+        probes, places = np.array(part, dtype=np.int64).reshape(-1, 2).T
+        return Matches(rows, probes, places)
+
+    found = Matches.joined([matches(part).only_matched() for part in parts], rows.clear())
+    every = sorted((pair for part in parts for pair in part), key=lambda pair: pair[0])
+    assert pairs(found) == every
+    assert found.rows.height == len(every)
+    left = found.without(pl.DataFrame({"n": [gone, 77]}))
+    assert pairs(left) == [pair for pair in every if pair[1] != gone]
 
 
 @given(
