@@ -34,6 +34,12 @@ __all__ = ["SparkViews", "view_settings"]
 
 _KEPT = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")
 _COUNT = "_tablestore_count"
+_OURS = {
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.datetime.java8API.enabled": "true",  # java.sql.Date lacks ten days of 1582
+    "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true",  # else few keys in memory are 200 tasks
+}
+"""Settings of the sessions in which views are computed; no value of a query depends on them but by names."""
 
 
 def view_settings(spark: SparkSession) -> dict[str, str]:
@@ -118,7 +124,7 @@ class SparkViews:
         session = self.spark.newSession()
         known = session.conf.getAll
         given = {name: value for name, value in self.spark.conf.getAll.items() if known.get(name) != value}
-        for name, value in {**given, **settings, "spark.sql.caseSensitive": "false"}.items():
+        for name, value in {**given, **settings, **_OURS}.items():
             if session.conf.isModifiable(name):
                 session.conf.set(name, value)
         return session

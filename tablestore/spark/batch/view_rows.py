@@ -25,6 +25,8 @@ __all__ = ["TableReader", "ViewRows", "paired"]
 
 _OWN = "_tablestore_"
 """Names of columns and views that begin so are ours."""
+_IN_PLAN = 5_000
+"""The most keys that are a part of a plan."""
 _SENT_TO_ALL = 100_000
 """The most keys that are sent to each task which searches rows of them."""
 NEW, STORED = f"{_OWN}new", f"{_OWN}stored"
@@ -193,9 +195,17 @@ class ViewRows:
         return self._views[id(frame)][0]
 
     def _kept_keys(self, frame: DataFrame) -> DataFrame:
-        """Computes keys once. Spark knows how many they are before it plans joins with them."""
+        """Computes keys once. Spark knows how many they are before it plans joins with them.
+
+        Few keys become a part of each plan that uses them: Spark has no job to send them to the tasks. They pass
+        through Java as they are, which has objects for values of all types.
+        """
         kept = frame.persist()
         self._kept.callback(kept.unpersist)
+        found = kept._jdf.limit(_IN_PLAN + 1).collectAsList()
+        if found.size() <= _IN_PLAN:
+            own = self.spark._jsparkSession.createDataFrame(found, kept._jdf.schema())
+            return DataFrame(own, self.spark).hint("broadcast")
         return kept.hint("broadcast") if kept.count() <= _SENT_TO_ALL else kept
 
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
 import pytest
 
 from filestore.errors import InvalidRequest, TableStoreError
@@ -87,3 +92,57 @@ def test_a_task_that_fails_changes_nothing(lake: SparkStore, orders: Table) -> N
     orders.write([{"id": 3, "kind": "a", "amount": 10}])
     assert view.refresh() is not None
     assert rows(view.table) == [{"kind": "a", "total": 11.0}, {"kind": "b", "total": 5.0}]
+
+
+def test_groups_of_all_types_are_found_again(lake: SparkStore, store: Store) -> None:
+    """Days that only the Gregorian calendar has and the ends of ranges, too: keys pass through objects of Java."""
+    keys: dict[str, tuple[str, list[Any]]] = {
+        "d": ("DATE", [date(1582, 10, 10), date(1, 1, 1), date(9999, 12, 31)]),
+        "t": ("TIMESTAMP", [datetime(1582, 10, 10, 1, tzinfo=UTC), datetime(1900, 1, 1, 0, 0, 0, 1, tzinfo=UTC)]),
+        "z": ("TIMESTAMP_NTZ", [datetime(1582, 10, 10, 1), datetime(2026, 3, 29, 2, 30)]),
+        "b": ("BINARY", [b"", b"\x00\xff"]),
+        "m": ("DECIMAL(38, 10)", [Decimal("9" * 28 + "." + "9" * 10), Decimal("-0.0000000001")]),
+        "s": ("STRING", ["", "\U0001f600 \0"]),
+        "f": ("BOOLEAN", [True, False]),
+        "i": ("TINYINT", [-128, 127]),
+    }
+    columns = ", ".join(f"{name} {kind} NOT NULL" for name, (kind, _) in keys.items())
+    store.create_table("shop.t", f"id BIGINT, {columns}, amount INT", primary_key=["id"])
+    table = store.managed_table("shop.t")
+    given = [
+        {"id": n, "amount": n} | {name: values[n % len(values)] for name, (_, values) in keys.items()}
+        for n in range(12)
+    ]
+    table.write(given)
+    names = ", ".join(keys)
+    view = lake.create_view("shop.v", f"SELECT {names}, sum(amount) AS total FROM shop.t GROUP BY {names}")
+    view.refresh()
+    table.write([row | {"amount": 100} for row in given[:6]])
+    done = view.refresh()
+    assert done is not None
+    assert not done.whole
+    wanted: dict[tuple[Any, ...], int] = defaultdict(int)
+    for row in given:
+        wanted[tuple(row[name] for name in keys)] += 100 if row["id"] < 6 else row["id"]
+    assert {tuple(row[name] for name in keys): row["total"] for row in rows(view.table)} == wanted
+    assert lake.examine("shop.v").findings == ()
+
+
+def test_few_changes_are_few_tasks(lake: SparkStore, orders: Table) -> None:
+    """Keys of changes that were kept in memory had as many partitions as shuffles have: 200, several times."""
+    view = lake.create_view("shop.v", SUMS)
+    view.refresh()
+    orders.write([{"id": 3, "kind": "a", "amount": 4}])
+    before, shuffled = tasks(lake), lake.spark.conf.get("spark.sql.shuffle.partitions")
+    lake.spark.conf.set("spark.sql.shuffle.partitions", "60")
+    try:
+        assert view.refresh() is not None
+    finally:
+        lake.spark.conf.set("spark.sql.shuffle.partitions", shuffled)
+    assert tasks(lake) - before < 60
+
+
+def tasks(lake: SparkStore) -> int:
+    """Returns how many tasks the session's jobs have had, but for those that Spark skipped."""
+    jobs = lake.spark.sparkContext._jsc.sc().statusStore().jobsList(None)
+    return sum(jobs.apply(n).numTasks() - jobs.apply(n).numSkippedTasks() for n in range(jobs.size()))
