@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from filestore.rows.keys import changes
+from filestore.rows.ordering import ascending_positions
 
 __all__ = ["ORDINAL_COLUMN", "beats", "reduce"]
 
@@ -28,16 +29,12 @@ def reduce(rows: pa.Table, keys: Sequence[str], sequence: str | None) -> pa.Tabl
     new_key = changes(rows, keys)
     if new_key.all():
         return rows
-    group = np.concatenate([[0], np.cumsum(new_key)])
-    order = [name for name in (sequence, ORDINAL_COLUMN) if name is not None and name in rows.column_names]
-    frame = pl.DataFrame({"group": group}).with_columns(_series(name, rows.column(name)) for name in order)
-    winners = (
-        frame.with_row_index("row")
-        .sort(["group", *order, "row"], nulls_last=False)
-        .group_by("group", maintain_order=True)
-        .last()["row"]
-    )
-    return rows.take(winners.to_arrow())
+    last = np.flatnonzero(np.append(new_key, True))
+    if order := [name for name in (sequence, ORDINAL_COLUMN) if name is not None and name in rows.column_names]:
+        group = pl.Series("_group", np.concatenate([[0], np.cumsum(new_key)]))
+        # groups stay where they are, and the last row of each is the one that wins
+        last = ascending_positions(pl.DataFrame([group, *(_series(n, rows.column(n)) for n in order)])).to_numpy()[last]
+    return rows.take(pa.array(last))
 
 
 def beats(new: pa.ChunkedArray, stored: pa.ChunkedArray) -> npt.NDArray[np.bool_]:

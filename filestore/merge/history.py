@@ -18,13 +18,14 @@ from filestore.model.own_columns import is_own
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.rows.frames import with_entries
 from filestore.rows.keys import changes
+from filestore.rows.ordering import ascending_positions
 
 __all__ = ["ADDS", "GROUP", "KIND", "RUN_COLUMN", "STORED", "History", "Stored", "group_starts", "history"]
 
 GROUP, STORED, ADDS, KIND = "_group", "_stored", "_adds", KIND_COLUMN
 RUN_COLUMN = "_run"
 """The number of the run of a change, if runs have to be merged one after the other."""
-_ARRIVAL, _ROW = "_arrival", "_row"
+_ARRIVAL = "_arrival"
 _PUTS = [str(kind) for kind in RowKind if kind.adds]
 
 Rows = npt.NDArray[np.int64]
@@ -88,9 +89,9 @@ def history(rows: pa.Table, starts: Rows, stored: Sequence[Stored], sequence: st
     changes = _changes(rows, names, np.repeat(np.arange(len(starts)), sizes))
     run = [pl.lit(None, pl.Int32).alias(RUN_COLUMN)] if RUN_COLUMN in changes.columns else []
     parts = [*(_numbered(with_entries(part.rows.select(names)), part.groups, run) for part in stored), changes]
-    order = [GROUP, *([sequence] if sequence else []), _ARRIVAL, _ROW]
-    frame = pl.concat(parts).with_row_index(_ROW).sort(order, nulls_last=False).drop(_ARRIVAL, _ROW)
-    return History(frame, len(starts))
+    frame = pl.concat(parts)
+    order = frame.select(GROUP, *([sequence] if sequence else []), _ARRIVAL)
+    return History(frame[ascending_positions(order)].drop(_ARRIVAL), len(starts))
 
 
 def _numbered(rows: pl.DataFrame, groups: Rows, more: Sequence[pl.Expr]) -> pl.DataFrame:

@@ -15,6 +15,7 @@ import polars.selectors as cs
 import pyarrow as pa
 
 from filestore.rows.frames import frame_of
+from filestore.rows.ordering import ascending_positions
 from filestore.sorting.order import in_order
 
 __all__ = ["merge", "merge_frames"]
@@ -44,8 +45,12 @@ def merge_frames(runs: Iterable[Iterator[pl.DataFrame]], by: Sequence[str]) -> I
     columns = list(by)
     return _merged(
         [_Source(run, lambda rows: rows.select(columns)) for run in runs],
-        lambda parts: pl.concat(parts, rechunk=False).sort(columns),
+        lambda parts: _sorted(pl.concat(parts, rechunk=False), columns),
     )
+
+
+def _sorted(rows: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
+    return rows[ascending_positions(rows.select(columns))]
 
 
 def _merged(sources: list[_Source[Rows]], in_one: Callable[[list[Rows]], Rows]) -> Iterator[Rows]:

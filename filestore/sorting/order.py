@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import polars as pl
 import pyarrow as pa
 
 from filestore.model.definition import TableDefinition
 from filestore.rows.bucketing import bucket_of
 from filestore.rows.fitting import check_utf8
 from filestore.rows.frames import frame_of
+from filestore.rows.ordering import ascending_positions
 from filestore.sorting.chunks import BUCKET_COLUMN
 
 __all__ = ["in_order", "slices_in_order", "sort_rows"]
@@ -59,21 +59,8 @@ def in_order(rows: pa.Table, by: Sequence[str]) -> pa.Table:
 
 
 def _positions(rows: pa.Table, by: Sequence[str]) -> pa.Array:
-    """Returns the positions of the rows in their order.
-
-    Polars sorts a column of integers several times faster than two columns together, so the rows are sorted by one
-    column after another, the last one first. The columns behind the bucket are sorted together if one of them has no
-    integers: it decides only where all columns before it are equal, and alone it would be compared everywhere.
-    """
     keys = frame_of(rows.select(list(by)))
-    slot = by.index(BUCKET_COLUMN) + 1 if BUCKET_COLUMN in by else 0
-    alone = all(keys.schema[name].is_integer() or keys.schema[name].is_temporal() for name in by[slot:])
-    steps = [[name] for name in by] if alone else [*([name] for name in by[:slot]), list(by[slot:])]
-    positions = keys.select(pl.arg_sort_by(steps[-1], maintain_order=True)).to_series()
-    for step in reversed(steps[:-1]):
-        values = keys.select(pl.col(step).gather(positions))
-        positions = positions.gather(values.select(pl.arg_sort_by(step, maintain_order=True)).to_series())
-    return positions.to_arrow()
+    return ascending_positions(keys, leading=by.index(BUCKET_COLUMN) + 1 if BUCKET_COLUMN in by else 0).to_arrow()
 
 
 def _joined(parts: list[pa.Table]) -> tuple[pa.Table, pa.Schema]:

@@ -173,12 +173,11 @@ def _as_bags(result: DataFrame, stored: DataFrame) -> RowCounts:
     ]
     sides = [rows.select(*values, F.lit(sign).alias(_COUNT)) for rows, sign in ((result, 1), (stored, -1))]
     groups = sides[0].unionAll(sides[1]).groupBy(*(F.col(quoted(name)) for name in stored.columns))
-    counted = groups.agg(
-        F.sum(_COUNT).alias("more"),
-        F.count_if(F.col(_COUNT) > 0).alias("new"),
-        F.count_if(F.col(_COUNT) < 0).alias("old"),
+    more, new, old = F.sum(_COUNT), F.count_if(F.col(_COUNT) > 0), F.count_if(F.col(_COUNT) < 0)
+    counted = groups.agg(F.struct(more.alias("more"), new.alias("new"), old.alias("old")).alias(_COUNT))
+    found = counted.select(f"{_COUNT}.*").agg(
+        *(F.coalesce(F.sum(c), F.lit(0)) for c in (F.abs("more"), F.col("new"), F.col("old")))
     )
-    found = counted.agg(*(F.coalesce(F.sum(c), F.lit(0)) for c in (F.abs("more"), F.col("new"), F.col("old"))))
     return RowCounts(*found.collect()[0])
 
 

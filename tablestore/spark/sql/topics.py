@@ -36,6 +36,7 @@ KIND: Mapping[str, str] = {
 """The metadata column of every table."""
 
 _STREAM_OPTIONS = ("mode", "state", "maxRowsPerBatch")
+_LAST = "_tablestore_last"
 _GONE = (str(RowKind.DELETE), str(RowKind.UPDATE_BEFORE))
 
 
@@ -87,9 +88,9 @@ def read_topic(table: SparkKafkaTable) -> DataFrame:
         return changes
     # Spark numbers rows by their partition, and those are in the order of the topic's, in which a key stays
     numbered = changes.withColumn(ORDINAL_COLUMN, F.monotonically_increasing_id())
-    row = F.struct([numbered[quoted(name)] for name in changes.columns])
-    last = numbered.groupBy(*(numbered[quoted(name)] for name in key)).agg(F.max_by(row, ORDINAL_COLUMN).alias("row"))
-    return last.select("row.*").filter(~F.col(KIND_COLUMN).isin(*_GONE))
+    row = F.max_by(F.struct([numbered[quoted(name)] for name in changes.columns]), ORDINAL_COLUMN)
+    last = numbered.groupBy(*(numbered[quoted(name)] for name in key)).agg(row.alias(_LAST)).select(f"{_LAST}.*")
+    return last.filter(~F.col(KIND_COLUMN).isin(*_GONE))
 
 
 def stream_topic(table: SparkKafkaTable, options: Mapping[str, str]) -> DataFrame:

@@ -78,7 +78,7 @@ CASES = {
         "SELECT window(at, '1 hour', '20 minutes').start AS start, max(amount) AS high FROM shop.orders "
         "WHERE amount >= 0 GROUP BY window(at, '1 hour', '20 minutes') HAVING max(amount) < 8"
     ),
-    "distinct": Case("SELECT DISTINCT kind, planet FROM shop.orders", whole=True),
+    "distinct": Case("SELECT DISTINCT kind AS new, planet AS more FROM shop.orders", whole=True),
     "keyed_whole": Case(
         "SELECT id, amount FROM shop.orders UNION ALL SELECT id + 1000, length(name) FROM shop.planets",
         primary_key=["id"],
