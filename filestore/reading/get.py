@@ -21,6 +21,7 @@ from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile
 from filestore.reading.key_filters import RequestedKeys
 from filestore.reading.overlay import PendingSlot, merged_keys, pending_slots
+from filestore.rows.casting import cast_rows
 from filestore.rows.frames import arrow_table, frame_of
 from filestore.sorting.chunks import by_slot
 from filestore.sorting.order import sort_rows
@@ -53,7 +54,7 @@ def get_rows(
     numbered = schema.append(pa.field(_NUMBER, pa.int64()))
     live, pending = state.slots(), {slot.slot: slot for slot in pending_slots(state)}
     parts = [
-        part.select(numbered.names).cast(numbered)
+        cast_rows(part, numbered)
         for slot, probes in by_slot(sort_rows(_numbered(keys, definition), definition), definition)
         for part in (
             _of_merged_slot(table, state, pending[slot], probes, values)
