@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,6 +20,7 @@ from tablestore import Table
 from tablestore.views import refresh
 from tablestore.views.bucket_work import BucketWork
 from tablestore.views.creation import drop_view
+from tablestore.views.holds import Holds
 from tablestore.views.maintained import Execution, MaintainedJoin
 from tablestore.views.refresh import in_own_threads
 from tablestore.writing.apps import VIEW_APP
@@ -295,6 +297,27 @@ def beside(view: MaintainedJoin, step: Callable[[], object]) -> MaintainedJoin:
         return done
 
     return view.executed_by(Execution(run))
+
+
+def test_a_refresh_says_that_versions_expire_before_it_holds_them(
+    sides: Sides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said that another process had refreshed the view, which none had."""
+    view = sides.view()
+    keys, hold = itertools.count(), Holds.hold
+
+    def late(holds: Holds, store: FileStore, version: int) -> None:
+        for _ in range(2):
+            sides.put(sides.left, (next(keys), 1))
+            sides.left.expire()
+        hold(holds, store, version)
+
+    with monkeypatch.context() as patched, pytest.raises(Conflict, match="expired 10 times") as caught:
+        patched.setattr(Holds, "hold", late)
+        view.refresh()
+    assert caught.value.code == "inputs-expired"
+    assert view.refresh() is not None
+    assert_healthy(view.table.filestore)
 
 
 def test_two_refreshes_at_once_commit_one(sides: Sides) -> None:
