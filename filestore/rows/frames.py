@@ -9,7 +9,16 @@ import pyarrow as pa
 
 from filestore.rows.casting import cast_column
 
-__all__ = ["arrow_table", "frame_of", "larger_frames", "narrowed", "polars_schema", "row_group_frames", "with_entries"]
+__all__ = [
+    "arrow_table",
+    "frame_of",
+    "joinable",
+    "larger_frames",
+    "narrowed",
+    "polars_schema",
+    "row_group_frames",
+    "with_entries",
+]
 
 _GROUP_BYTES = 64 << 20
 """Row groups of wide rows have about this many bytes, as those of a write have."""
@@ -50,6 +59,17 @@ def larger_frames(frames: Iterable[pl.DataFrame], rows: int, size: int) -> Itera
             held, held_rows, held_bytes = [], 0, 0
     if held:
         yield pl.concat(held)
+
+
+def joinable(frame: pl.DataFrame) -> pl.DataFrame:
+    """Returns the frame as a side of a left join: in one chunk if it has maps, with which polars panics otherwise."""
+    return frame.rechunk() if any(map(_has_map, frame.dtypes)) else frame
+
+
+def _has_map(kind: pl.DataType) -> bool:
+    if isinstance(kind, pl.Struct):
+        return any(_has_map(field.dtype) for field in kind.fields)  # type: ignore[arg-type]
+    return isinstance(kind, pl.Map) or (isinstance(kind, pl.List) and _has_map(kind.inner))  # type: ignore[arg-type]
 
 
 def arrow_table(frame: pl.DataFrame, schema: pa.Schema) -> pa.Table:

@@ -299,6 +299,21 @@ def beside(view: MaintainedJoin, step: Callable[[], object]) -> MaintainedJoin:
     return view.executed_by(Execution(run))
 
 
+def test_tables_of_several_files_may_have_maps(sides: Sides) -> None:
+    """Polars panicked in a left join of frames in several chunks with maps, also with maps in a STRUCT."""
+    maps = sides.store.create_table("shop.maps", "k BIGINT, x BIGINT, m MAP<STRING, INT>", primary_key=["k"])
+    inner = sides.store.create_table("shop.inner", "id BIGINT, s STRUCT<m: MAP<STRING, INT>>", primary_key=["id"])
+    view = sides.store.maintain_join("shop.v", left="shop.maps", right="shop.inner", on="x")
+    for value in range(2):
+        for key in range(3):
+            maps.write([{"k": key, "x": key, "m": [("a", value)]}, {"k": 9, "x": 8, "m": None}])
+            inner.write([{"id": key, "s": {"m": [("b", value)]}}, {"id": 8, "s": None}])
+        view.refresh()
+        found = [{"k": key, "x": key, "m": [("a", value)], "s": {"m": [("b", value)]}} for key in range(3)]
+        assert rows(view.table) == [*found, {"k": 9, "x": 8, "m": None, "s": None}]
+        assert view.examine().healthy
+
+
 def test_a_refresh_says_that_versions_expire_before_it_holds_them(
     sides: Sides, monkeypatch: pytest.MonkeyPatch
 ) -> None:
