@@ -18,6 +18,7 @@ __all__ = [
     "polars_schema",
     "row_group_frames",
     "with_entries",
+    "with_maps",
 ]
 
 _GROUP_BYTES = 64 << 20
@@ -59,6 +60,15 @@ def larger_frames(frames: Iterable[pl.DataFrame], rows: int, size: int) -> Itera
             held, held_rows, held_bytes = [], 0, 0
     if held:
         yield pl.concat(held)
+
+
+def with_maps(frame: pl.DataFrame, schema: pa.Schema) -> pl.DataFrame:
+    """Converts the arrays of entries that `with_entries` has made to the maps of the schema again."""
+    maps = {field.name for field in schema if pa.types.is_map(field.type)} & set(frame.columns)
+    if not maps:
+        return frame
+    types = polars_schema(schema)
+    return frame.with_columns(pl.col(name).cast(types[name]) for name in maps)
 
 
 def joinable(frame: pl.DataFrame) -> pl.DataFrame:
