@@ -22,6 +22,7 @@ from filestore.files.writer import TableFiles
 from filestore.merge import deduplicate
 from filestore.model.files import Slot, Tombstones
 from filestore.model.snapshot import Operation, Snapshot
+from filestore.rows.casting import cast_rows
 from filestore.sorting.chunks import whole_keys
 from filestore.sorting.merge import merge
 from filestore.table import FileStore
@@ -119,4 +120,4 @@ def _rows(table: TableFiles, run: Tombstones) -> Iterator[pa.Table]:
     with ParquetReader(table.storage, table.path(run.path)) as file:
         known = FileColumns.of(table.definition.schema, file)
         for group in range(len(file.group_rows)):
-            yield known.read(file, group, wanted.names).cast(wanted)
+            yield cast_rows(known.read(file, group, wanted.names), wanted)

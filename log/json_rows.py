@@ -30,6 +30,7 @@ import pyarrow.json as pa_json
 
 from filestore.errors import InvalidRequest
 from filestore.model.types import contains_type
+from filestore.rows.casting import cast_rows
 
 __all__ = ["check_range", "decode_rows", "encode_rows", "leaves", "quoted"]
 
@@ -131,7 +132,7 @@ _WRITERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pl.Expr, pa.DataT
 def _frame(rows: pa.Table) -> pl.DataFrame:
     if any(contains_type(f.type, pa.types.is_map) for f in rows.schema):
         # Maps as lists of entries: that is their JSON, and polars before 2 has no other form.
-        rows = rows.cast(pa.schema([pa.field(f.name, _without_maps(f.type)) for f in rows.schema]))
+        rows = cast_rows(rows, pa.schema([pa.field(f.name, _without_maps(f.type)) for f in rows.schema]))
     frame = pl.from_arrow(rows)
     assert isinstance(frame, pl.DataFrame)
     return frame

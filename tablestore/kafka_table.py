@@ -19,6 +19,7 @@ from filestore.errors import Unsupported
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.schema import Column, Schema
 from filestore.reading.predicate import Condition, Predicate
+from filestore.rows.casting import cast_rows
 from log.connector.declaration import KafkaDeclaration
 from log.connector.decoding import asked_schema
 from log.connector.metadata.plans import plan_write
@@ -74,7 +75,7 @@ class KafkaScan(Results):
         """Yields batches of bounded size. The changes of one key are in order, since they are in one partition."""
         for rows in self._changes():
             wanted = rows if self.where is None else rows.filter(_mask(rows, self.where))
-            yield from wanted.select(self.schema.names).cast(self.schema).to_batches()
+            yield from cast_rows(wanted, self.schema).to_batches()
 
     def _changes(self) -> Iterator[pa.Table]:
         from log.connector.reader import read_ranges  # librdkafka takes 80 ms to load
@@ -273,8 +274,7 @@ class KafkaTable:
 
 def _sized(batches: Iterator[pa.RecordBatch], schema: pa.Schema, size: int | None) -> Generator[pa.RecordBatch]:
     for batch in batches:
-        wanted = batch.select(schema.names).cast(schema)
-        yield from pa.Table.from_batches([wanted]).to_batches(size)
+        yield from cast_rows(pa.Table.from_batches([batch]), schema).to_batches(size)
 
 
 def _logical(declaration: KafkaDeclaration) -> Schema:

@@ -23,10 +23,9 @@ from filestore.model.schema import Schema
 from filestore.model.table_columns import TableColumns
 from filestore.storage.interface import Storage
 from filestore.storage.locations import Storages
-from log.connector.options import CONNECTOR
 from managed_table.identity import TableIdentity
 from managed_table.opened import OpenedTable
-from tablestore.defaults import table_defaults
+from tablestore.defaults import table_defaults, with_defaults
 from tablestore.table import Table
 from tablestore.table_names import in_one_database, split
 
@@ -445,7 +444,7 @@ class Store(Closing):
             _schema(schema, primary_key),
             primary_key=primary_key,
             partition_by=partition_by,
-            options=({} if CONNECTOR in (options or {}) else self._defaults) | dict(options or {}),
+            options=with_defaults(self._defaults, options or {}),
             comment=comment,
         )
 

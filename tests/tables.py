@@ -31,6 +31,7 @@ from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.snapshot import Operation
 from filestore.model.sql import parse_columns
 from filestore.operations.replaced_rows import ReplacedRows, changes_in_threads
+from filestore.rows.casting import cast_rows
 from filestore.sorting.order import sort_rows
 from filestore.storage.interface import Storage
 from filestore.storage.locations import storage_of
@@ -235,7 +236,7 @@ def read_deltalake(location: str, version: int | None = None) -> list[dict[str, 
     table = deltalake.DeltaTable(location, version=version, storage_options=options)
     found = deltalake.QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all()
     schema = pa.schema(table.schema().to_arrow())
-    return in_order(pa.table(found).cast(schema).to_pylist())
+    return in_order(cast_rows(pa.table(found), schema).to_pylist())
 
 
 def assert_healthy(store: FileStore) -> Report:

@@ -176,3 +176,15 @@ def test_no_package_raises_an_error_outside_the_tree() -> None:
             if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and isinstance(node.exc.func, ast.Name):
                 name = node.exc.func.id
                 assert not hasattr(builtins, name) or name in allowed, f"{name_of(path)} raises {name}"
+
+
+def test_clients_of_librdkafka_in_tests_are_quiet() -> None:
+    """Those that outlived their broker printed lines behind the report of a whole run."""
+    clients = re.compile(r"\b(?:Producer|Consumer|AdminClient)\(\s*\{\s*\"bootstrap\.servers\"")
+    own = {
+        ROOT / "tests/bench",
+        ROOT / "tests/log/kafka",
+    }  # whose programs print a table, and whose clients have no log
+    paths = (path for path in (ROOT / "tests").rglob("*.py") if own.isdisjoint(path.parents))
+    found = [name_of(path) for path in paths if clients.search(path.read_text())]
+    assert not found, "make their settings with `tests.servers.kafka.quiet`"

@@ -13,6 +13,7 @@ from filestore.files.columns import FileColumns
 from filestore.files.parquet import ParquetReader
 from filestore.files.writer import TableFiles
 from filestore.model.files import DataFile
+from filestore.rows.casting import cast_rows
 from filestore.rows.partitions import with_partition
 
 __all__ = ["read_file", "take_rows"]
@@ -45,7 +46,7 @@ def read_file(table: TableFiles, file: DataFile, columns: Sequence[str] | None =
                 alive = np.ones(size, dtype=np.bool_)
                 alive[gone] = False
                 rows = rows.filter(pa.array(alive))
-            yield with_partition(rows, partition, wanted) if partition else rows.cast(wanted)
+            yield with_partition(rows, partition, wanted) if partition else cast_rows(rows, wanted)
 
 
 def take_rows(table: TableFiles, path: str, rows: npt.NDArray[np.int64]) -> Iterator[pa.Table]:

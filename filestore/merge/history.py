@@ -16,7 +16,7 @@ import pyarrow as pa
 from filestore.merge.deduplicate import ORDINAL_COLUMN
 from filestore.model.own_columns import is_own
 from filestore.model.rowkind import KIND_COLUMN, RowKind
-from filestore.rows.frames import with_entries
+from filestore.rows.frames import joinable, with_entries
 from filestore.rows.keys import changes
 from filestore.rows.ordering import ascending_positions
 
@@ -67,7 +67,7 @@ class History:
         if found.height == self.keys:
             return found.drop(GROUP)
         groups = pl.DataFrame({GROUP: np.arange(self.keys)})
-        return groups.join(found, on=GROUP, how="left", maintain_order="left").drop(GROUP)
+        return groups.join(joinable(found), on=GROUP, how="left", maintain_order="left").drop(GROUP)
 
 
 def group_starts(rows: pa.Table, keys: Sequence[str]) -> Rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from filestore.model.text import check_text, name_list
 from filestore.model.types import is_key_type, to_sql
 from filestore.model.watermark import Watermark, watermark_of
 
-__all__ = ["COLUMN_MAPPING", "TYPE_WIDENING", "TableDefinition", "check_definition"]
+__all__ = ["COLUMN_MAPPING", "TYPE_WIDENING", "TableDefinition", "check_definition", "check_view_options"]
 
 PROPERTY_PREFIX = "tablestore."
 PRIMARY_KEY_PROPERTY = "tablestore.primary-key"
@@ -71,8 +71,8 @@ class TableDefinition:
             InvalidRequest: with a code of ``unknown-column``, ``duplicate-column``, ``nullable-key``, ``key-type``,
                 ``key-lacks-partition``, ``key-is-partition``, ``partition-type``, ``bucket-key``, ``sequence-field``,
                 ``merge-engine``, ``write-mode``, ``changelog-producer``, ``partition-expiry``,
-                ``bad-watermark``, ``bad-text``, or those of `check_fields`, `check_extent`, `check_log` and
-                `TableOptions.parse`.
+                ``bad-watermark``, ``maintained-view``, ``bad-text``, or those of `check_fields`, `check_extent`,
+                `check_log` and `TableOptions.parse`.
         """
         check_fields(schema)
         _check_texts(options or {}, comment)
@@ -80,6 +80,7 @@ class TableDefinition:
         definition = cls(schema, tuple(primary_key), tuple(partition_by), TableOptions.parse(options or {}), comment)
         check_definition(definition)
         check_stray_options(definition)
+        check_view_options(definition)
         return definition
 
     @property
@@ -372,6 +373,24 @@ def _check_view(definition: TableDefinition) -> None:
         raise InvalidRequest("a table with view.query needs a primary key", code="maintained-view")
     if definition.primary_key and options["view.engine"] == "lookup":
         raise InvalidRequest("a view to which events are added has no primary key", code="maintained-view")
+
+
+def check_view_options(definition: TableDefinition, known: Collection[str] = ()) -> None:
+    """Refuses options of maintained views for a table that is none, where they have no effect.
+
+    Args:
+        definition: The table's definition.
+        known: The options that the table had before the change: older versions accepted them on every table.
+
+    Raises:
+        InvalidRequest: ``maintained-view``.
+    """
+    stray = [name for name, _ in definition.options.given if name.startswith("view.") and name not in known]
+    if stray and not definition.is_view:
+        raise InvalidRequest(
+            f"option {stray[0]!r} is for maintained views, and a table without view.query is none: leave it out",
+            code="maintained-view",
+        )
 
 
 def _check_merge_on_read(definition: TableDefinition) -> None:

@@ -26,7 +26,13 @@ from filestore.model.changes import (
     UnsetOption,
     WidenColumn,
 )
-from filestore.model.definition import COLUMN_MAPPING, TYPE_WIDENING, TableDefinition, check_definition
+from filestore.model.definition import (
+    COLUMN_MAPPING,
+    TYPE_WIDENING,
+    TableDefinition,
+    check_definition,
+    check_view_options,
+)
 from filestore.model.merging import check_stray_options
 from filestore.model.options import OPTIONS
 from filestore.model.schema import Column, Schema, check_fields
@@ -101,6 +107,7 @@ def evolve(definition: TableDefinition, changes: Sequence[Change], new_name: Cal
     check_extent(_extent(after), _extent(definition))
     check_definition(after)
     check_stray_options(after, before.schema.names)
+    check_view_options(after, before.options.as_dict())
     metadata = after.options["schema.evolution-mode"] == "metadata"
     mapping = COLUMN_MAPPING in before.features or (metadata and _renames(before.schema, after.schema))
     widening = TYPE_WIDENING in before.features or (metadata and _widens(before.schema, after.schema))
@@ -213,7 +220,8 @@ def _require_final(name: str, before: TableOptions, after: TableOptions) -> None
     final = OPTIONS[name].final if name in OPTIONS else None
     if final is not None and before[name] == final[0] != after[name]:
         raise InvalidRequest(
-            f"option {name!r} stays {final[0]!r} once it is, since {final[1]}: leave it so, or create the view again",
+            f"option {name!r} stays {final[0]!r} once it is, since {final[1]}: leave it so, or create the table or "
+            "view again",
             code="fixed-option",
         )
 

@@ -19,6 +19,7 @@ from filestore.model.changelog import CHANGE_TYPE_COLUMN, ChangeType
 from filestore.model.definition import TableDefinition
 from filestore.model.files import ChangeFile
 from filestore.model.rowkind import KIND_COLUMN, RowKind
+from filestore.rows.casting import cast_rows
 from filestore.rows.frames import frame_of
 
 __all__ = ["change_files", "recorded_changes"]
@@ -49,7 +50,7 @@ class _Layout:
         """Replaces the change type by `KIND_COLUMN`. Exact images are sorted: a row before the row that replaces it."""
         kinds = pl.Series(rows.column(CHANGE_TYPE_COLUMN)).replace_strict(_KINDS).cast(pl.String).to_arrow()
         schema = change_schema(self.definition)
-        values = rows.select(self.definition.schema.names).cast(pa.schema(list(schema)[:-1]))
+        values = cast_rows(rows, pa.schema(list(schema)[:-1]))
         changes = values.append_column(KIND_COLUMN, kinds.cast(pa.string()))
         if not self.definition.changelog_producer.images or not changes.num_rows:
             return changes  # the rows of a key are in order of arrival

@@ -22,6 +22,7 @@ from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile
 from filestore.reading.key_filters import RequestedKeys
 from filestore.reading.overlay import PendingSlot, merged_keys, pending_slots
+from filestore.rows.casting import cast_rows
 from filestore.rows.frames import arrow_table, frame_of
 from filestore.rows.keys import changes
 from filestore.sorting.chunks import by_slot
@@ -92,7 +93,7 @@ def find_rows(
     asked = sort_rows(_numbered(keys, definition), definition)
     probes, probe_of_key = _each_once(asked, definition)
     parts = [
-        part.select(numbered.names).cast(numbered)
+        cast_rows(part, numbered)
         for slot, some in by_slot(probes, definition)
         for part in (
             _of_merged_slot(table, state, pending[slot], some, values)

@@ -19,7 +19,7 @@ from filestore.files.writer import TableFiles
 from filestore.merge import deduplicate
 from filestore.model.files import DataFile, PendingRun, Slot
 from filestore.rows.fitting import putting
-from filestore.rows.frames import frame_of
+from filestore.rows.frames import frame_of, with_maps
 from filestore.writing.fold_values import MergedChunk, merged_chunks
 from filestore.writing.pending import POSITION_BITS, KeyFilter, pending_chunks
 from filestore.writing.slot_lookup import SlotLookup
@@ -32,6 +32,7 @@ __all__ = [
     "dead_rows",
     "merged_chunks_of",
     "merged_keys",
+    "merged_rows",
     "pending_slots",
 ]
 
@@ -110,6 +111,11 @@ def merged_chunks_of(
         yield chunk
 
 
+def merged_rows(table: TableFiles, chunk: MergedChunk) -> pl.DataFrame:
+    """Returns the merged rows of a chunk that differ from the stored ones, with the types that a scan of files has."""
+    return with_maps(chunk.outcome.puts(), table.definition.schema.to_arrow())
+
+
 @dataclass(frozen=True, slots=True)
 class MergedKeys:
     """Keys whose rows are determined by runs, and not by the files alone.
@@ -139,7 +145,7 @@ def merged_keys(
         for chunk in merged_chunks_of(table, pending, SupersededRows(MarkedRows(table, pending.base)), wanted):
             outcome = chunk.outcome
             changed = outcome.rows.filter(outcome.changed)
-            yield MergedKeys(changed.select(keys), outcome.puts().select(names))
+            yield MergedKeys(changed.select(keys), merged_rows(table, chunk).select(names))
         return
     sequence = table.definition.sequence_field
     extra = (sequence,) if sequence else ()

@@ -31,7 +31,14 @@ from filestore.lookup.locate import locate
 from filestore.model.files import DataFile, Slot
 from filestore.reading.bucket_pruning import wanted_buckets, wanted_keys
 from filestore.reading.key_filters import KeyCondition
-from filestore.reading.overlay import PendingSlot, SupersededRows, dead_rows, merged_chunks_of, pending_slots
+from filestore.reading.overlay import (
+    PendingSlot,
+    SupersededRows,
+    dead_rows,
+    merged_chunks_of,
+    merged_rows,
+    pending_slots,
+)
 from filestore.reading.predicate import Condition, Predicate
 from filestore.reading.pruning import may_hold
 from filestore.rows.frames import arrow_table
@@ -196,7 +203,7 @@ def _parts(table: TableFiles, plan: ScanPlan, pool: ThreadPoolExecutor) -> Itera
         for pending in plan.pending:
             found = SupersededRows(MarkedRows(table, pending.base))
             for chunk in merged_chunks_of(table, pending, found, keys):
-                yield partial(_wanted, plan, chunk.outcome.puts())
+                yield partial(_wanted, plan, merged_rows(table, chunk))
             yield from _live_rows(table, plan, pending_files[pending.slot], found.dead.rows(), keys)
         return
     calls = (partial(dead_rows, table, pending, pending_files[pending.slot]) for pending in plan.pending)

@@ -16,6 +16,7 @@ from filestore.model.files import Slot
 from filestore.model.merging import Deletes
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.types import contains_type
+from filestore.rows.casting import cast_rows
 from filestore.rows.partitions import partition_column
 
 __all__ = [
@@ -59,9 +60,13 @@ def putting(rows: pa.Table) -> npt.NDArray[np.bool_]:
 
 
 def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Returns the rows with exactly the columns and types of a schema; `InvalidRequest` if a value does not fit."""
+    """Returns the rows with exactly the columns and types of a schema.
+
+    Raises:
+        InvalidRequest: a value does not fit, or a column or a field of one is NOT NULL and has a null.
+    """
     try:
-        return rows.select(schema.names).cast(schema)
+        return cast_rows(rows, schema)
     except pa.ArrowInvalid as error:
         raise InvalidRequest(f"the rows do not fit the table's types: {error}", code="bad-value") from error
 

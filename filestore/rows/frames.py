@@ -7,7 +7,19 @@ from collections.abc import Iterable, Iterator
 import polars as pl
 import pyarrow as pa
 
-__all__ = ["arrow_table", "frame_of", "larger_frames", "narrowed", "polars_schema", "row_group_frames", "with_entries"]
+from filestore.rows.casting import cast_column
+
+__all__ = [
+    "arrow_table",
+    "frame_of",
+    "joinable",
+    "larger_frames",
+    "narrowed",
+    "polars_schema",
+    "row_group_frames",
+    "with_entries",
+    "with_maps",
+]
 
 _GROUP_BYTES = 64 << 20
 """Row groups of wide rows have about this many bytes, as those of a write have."""
@@ -50,6 +62,26 @@ def larger_frames(frames: Iterable[pl.DataFrame], rows: int, size: int) -> Itera
         yield pl.concat(held)
 
 
+def with_maps(frame: pl.DataFrame, schema: pa.Schema) -> pl.DataFrame:
+    """Converts the arrays of entries that `with_entries` has made to the maps of the schema again."""
+    maps = {field.name for field in schema if pa.types.is_map(field.type)} & set(frame.columns)
+    if not maps:
+        return frame
+    types = polars_schema(schema)
+    return frame.with_columns(pl.col(name).cast(types[name]) for name in maps)
+
+
+def joinable(frame: pl.DataFrame) -> pl.DataFrame:
+    """Returns the frame as a side of a left join: in one chunk if it has maps, with which polars panics otherwise."""
+    return frame.rechunk() if any(map(_has_map, frame.dtypes)) else frame
+
+
+def _has_map(kind: pl.DataType) -> bool:
+    if isinstance(kind, pl.Struct):
+        return any(_has_map(field.dtype) for field in kind.fields)  # type: ignore[arg-type]
+    return isinstance(kind, pl.Map) or (isinstance(kind, pl.List) and _has_map(kind.inner))  # type: ignore[arg-type]
+
+
 def arrow_table(frame: pl.DataFrame, schema: pa.Schema) -> pa.Table:
     """Converts a frame to exactly that schema: restores types that polars changed, and NOT NULL."""
     views = [column for column in frame.get_columns() if column.dtype in (pl.String, pl.Binary)]
@@ -58,7 +90,7 @@ def arrow_table(frame: pl.DataFrame, schema: pa.Schema) -> pa.Table:
     texts = pl.DataFrame(views).to_arrow(compat_level=pl.CompatLevel.oldest())
     others = pl.DataFrame(rest).to_arrow(compat_level=pl.CompatLevel.newest())
     found = dict(zip((*texts.column_names, *others.column_names), (*texts.columns, *others.columns), strict=True))
-    return pa.table([_typed(found[field.name], field.type) for field in schema], schema=schema)
+    return pa.table([cast_column(found[field.name], field.type) for field in schema], schema=schema)
 
 
 def with_entries(frame: pl.DataFrame) -> pl.DataFrame:
@@ -68,54 +100,6 @@ def with_entries(frame: pl.DataFrame) -> pl.DataFrame:
         pl.col(name).cast(pl.List(pl.Struct({"key": kind.key, "value": kind.value}))) for name, kind in maps.items()
     ]
     return frame.with_columns(entries)
-
-
-def _typed(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    relaxed = _relaxed(kind)
-    if pa.types.is_map(kind) and not pa.types.is_map(column.type):
-        column = _maps(column, relaxed)
-    column = column.cast(relaxed)
-    if relaxed == kind:
-        return column
-    return pa.chunked_array([_relabelled(chunk, kind) for chunk in column.chunks], kind)
-
-
-def _maps(column: pa.ChunkedArray, kind: pa.MapType) -> pa.ChunkedArray:
-    """Converts arrays of entries, as merge engines have them, to maps: the layout is the same."""
-    entries = pa.struct([kind.key_field, kind.item_field])
-    arrays = column.cast(pa.list_(pa.struct([field.with_nullable(True) for field in entries]))).chunks
-    maps = [
-        pa.Array.from_buffers(kind, len(a), a.buffers()[:2], offset=a.offset, children=[_relabelled(a.values, entries)])
-        for a in arrays
-    ]
-    return pa.chunked_array(maps, kind)
-
-
-def _relaxed(kind: pa.DataType) -> pa.DataType:
-    """The type with all nested fields nullable: a null STRUCT has null children, even if they are NOT NULL."""
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_relaxed(kind.value_type)).with_nullable(True))
-    if pa.types.is_map(kind):
-        item = kind.item_field.with_type(_relaxed(kind.item_type)).with_nullable(True)
-        return pa.map_(kind.key_field.with_type(_relaxed(kind.key_type)), item)
-    if pa.types.is_struct(kind):
-        return pa.struct([f.with_type(_relaxed(f.type)).with_nullable(True) for f in kind])
-    return kind
-
-
-def _relabelled(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Returns the same buffers with a type that differs only in nullability."""
-    if array.type == kind:
-        return array
-    if pa.types.is_struct(kind):
-        own, children = 1, [_relabelled(array.field(i), f.type) for i, f in enumerate(kind)]
-    elif pa.types.is_list(kind):
-        own, children = 2, [_relabelled(array.values, kind.value_type)]
-    else:
-        entries = pa.struct([kind.key_field, kind.item_field])
-        pairs = pa.StructArray.from_arrays([array.keys, array.items], fields=list(_relaxed(entries)))
-        own, children = 2, [_relabelled(pairs, entries)]
-    return pa.Array.from_buffers(kind, len(array), array.buffers()[:own], offset=array.offset, children=children)
 
 
 def row_group_frames(frames: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:

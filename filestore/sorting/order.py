@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from filestore.model.definition import TableDefinition
 from filestore.rows.bucketing import bucket_of
+from filestore.rows.casting import cast_rows
 from filestore.rows.fitting import check_utf8
 from filestore.rows.frames import frame_of
 from filestore.rows.ordering import ascending_positions
@@ -50,7 +51,7 @@ def slices_in_order(parts: list[pa.Table], by: Sequence[str]) -> Iterator[pa.Tab
     size = max(1, min(_SLICE_ROWS, joined.num_rows * _SLICE_BYTES // max(joined.nbytes, 1)))
     for start in range(0, joined.num_rows, size):
         piece = joined.take(positions.slice(start, size))
-        yield piece.cast(schema) if widened else piece
+        yield cast_rows(piece, schema) if widened else piece
 
 
 def in_order(rows: pa.Table, by: Sequence[str]) -> pa.Table:
@@ -72,5 +73,5 @@ def _joined(parts: list[pa.Table]) -> tuple[pa.Table, pa.Schema]:
     parts.clear()
     schema = rows.schema
     if rows.nbytes > _MAX_TEXT_BYTES:
-        rows = rows.cast(pa.schema([f.with_type(_WIDE.get(f.type, f.type)) for f in schema]))
+        rows = cast_rows(rows, pa.schema([f.with_type(_WIDE.get(f.type, f.type)) for f in schema]))
     return rows.combine_chunks(), schema

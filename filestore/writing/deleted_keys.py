@@ -7,6 +7,7 @@ import pyarrow as pa
 from filestore.files.writer import TableFiles
 from filestore.model.definition import TableDefinition
 from filestore.model.files import Slot, Tombstones
+from filestore.rows.casting import cast_rows
 from filestore.writing.run_writer import RunWriter
 
 __all__ = ["DELETED_COLUMN", "DeletedKeysWriter", "tombstone_schema"]
@@ -39,7 +40,7 @@ class DeletedKeysWriter(RunWriter):
             return
         if DELETED_COLUMN not in rows.column_names:
             rows = rows.append_column(DELETED_COLUMN, pa.repeat(pa.scalar(self._now_ms, pa.int64()), rows.num_rows))
-        self._add(rows.select(self._schema.names).cast(self._schema))
+        self._add(cast_rows(rows, self._schema))
 
     def finish(self) -> Tombstones | None:
         """Closes the run and makes it durable; returns None if there were no deletes."""

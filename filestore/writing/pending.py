@@ -21,6 +21,7 @@ from filestore.merge.history import RUN_COLUMN
 from filestore.model.files import PendingRun, Slot
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.schema import Schema
+from filestore.rows.casting import cast_rows
 from filestore.sorting.chunks import BUCKET_COLUMN, cut_chunks
 from filestore.sorting.merge import merge
 from filestore.writing.run_writer import RunWriter
@@ -51,7 +52,7 @@ class PendingRunWriter(RunWriter):
         """Adds changes with `KIND_COLUMN`, sorted by key; those of one key are in the order in which they apply."""
         if not rows.num_rows:
             return
-        rows = stored_rows(rows.select(self._schema.names).cast(self._schema), self._table.definition.schema)
+        rows = stored_rows(cast_rows(rows, self._schema), self._table.definition.schema)
         how = encoding_of(self._table.definition, rows) if self._sink is None else {}
         self._add(rows, _GROUP_ROWS, **how)
 
@@ -134,7 +135,8 @@ def _numbered(
                 mask = wanted.of_rows(known.read(file, group, table.definition.primary_key))
                 if not mask.any():
                     continue
-            rows = known.read(file, group, columns).cast(named).append_column(ORDINAL_COLUMN, pa.array(ordinals))
+            rows = cast_rows(known.read(file, group, columns), named)
+            rows = rows.append_column(ORDINAL_COLUMN, pa.array(ordinals))
             if in_turn:
                 rows = rows.append_column(RUN_COLUMN, pa.repeat(pa.scalar(number, pa.int32()), rows.num_rows))
             yield rows if mask is None or mask.all() else rows.filter(pa.array(mask))

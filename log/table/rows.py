@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from filestore.errors import InvalidRequest
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Schema
+from filestore.rows.casting import cast_column
 
 __all__ = ["conform", "keys_of_deletes", "project", "row_schema", "taking"]
 
@@ -82,11 +83,11 @@ def project(rows: pa.Table, target: pa.Schema) -> pa.Table:
     """Returns rows of an older schema in the columns of a newer one; a column that did not exist yet is null."""
     own = set(rows.schema.names)
     arrays = [
-        rows[field.name].cast(field.type) if field.name in own else pa.nulls(rows.num_rows, field.type)
+        cast_column(rows[field.name], field.type) if field.name in own else pa.nulls(rows.num_rows, field.type)
         for field in target
     ]
     return pa.Table.from_arrays(arrays, schema=target)
 
 
 def _cast(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array | pa.ChunkedArray:
-    return column if column.type == field.type else column.cast(field.type)
+    return column if column.type == field.type else cast_column(column, field.type)

@@ -19,6 +19,7 @@ from filestore.metrics.meter import NO_METER
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Schema
 from filestore.reading.scan import plan_scan
+from filestore.rows.casting import cast_rows
 from filestore.table import FileStore
 from log.table.store import LogConfig
 from managed_table.own_log import require_own_log
@@ -288,7 +289,7 @@ class Run:
         with nullcontext() if isinstance(piece, LogPiece) else self._filestore.reading(oldest):
             for rows in read_changes(piece, records, self._how.mode):
                 # cast to the snapshot's types, so that all batches can be one table
-                for batch in rows.cast(self._schema).to_batches(self._how.max_rows):
+                for batch in cast_rows(rows, self._schema).to_batches(self._how.max_rows):
                     self._count(batch.num_rows, commit)
                     yield batch
 

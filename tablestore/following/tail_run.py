@@ -18,6 +18,7 @@ from filestore.delta.log import Commit
 from filestore.delta.state import TableState
 from filestore.errors import Unavailable
 from filestore.model.rowkind import RowKind
+from filestore.rows.casting import cast_rows
 from filestore.rows.reshape import reshaped
 from filestore.rows.upserts import as_upserts
 from log.table.store import LogBatch, LogControl, LogTail
@@ -159,7 +160,7 @@ class TailRun(Run):
     def _new_rows(self, event: LogBatch) -> Iterator[pa.RecordBatch]:
         changed = reshaped(pa.Table.from_batches([event.rows]), self._state.definition.schema, self._wanted)
         rows = as_upserts(changed, self._state.definition.primary_key)
-        new = self._repeats.without_repeats(event.bucket, event.transaction_id, rows.cast(self._schema))
+        new = self._repeats.without_repeats(event.bucket, event.transaction_id, cast_rows(rows, self._schema))
         for batch in new.to_batches(self._how.max_rows):
             now_ms = self._filestore.ambient.now_ms()
             self._count_rows(batch.num_rows, now_ms)

@@ -140,6 +140,8 @@ def _spans(values: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int6
         return starts, np.full(len(values), kind.list_size), (values.values,)
     if pa.types.is_map(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
         offsets = np.asarray(values.offsets, np.int64)
-        children = (values.keys, values.items) if pa.types.is_map(kind) else (values.values,)
+        inner = values.values
+        # `keys` and `items` of a map disregard where its array of entries begins
+        children = (inner.field(0), inner.field(1)) if pa.types.is_map(kind) else (inner,)
         return offsets[:-1], np.diff(offsets), children
     return None

@@ -14,6 +14,7 @@ from filestore.files.writer import TableFiles
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Schema
 from filestore.reading.change_files import change_files, recorded_changes
+from filestore.rows.casting import cast_rows
 from filestore.rows.reshape import reshaped
 from filestore.table import FileStore
 
@@ -53,7 +54,8 @@ class NormalizedBatch:
         with self._state.reading(self.version):
             base = self._state.state(self.version)
             for rows in _changes(self._state.table_files(base), self._state.required(self.version)):
-                yield from reshaped(rows, base.definition.schema, self._schema).cast(schema).to_batches()
+                changes = reshaped(rows, base.definition.schema, self._schema)
+                yield from cast_rows(changes, schema).to_batches()
 
 
 def _changes(table: TableFiles, commit: Commit) -> Iterator[pa.Table]:

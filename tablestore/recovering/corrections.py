@@ -13,6 +13,7 @@ from filestore.files.writer import TableFiles
 from filestore.model.log_range import LogTransaction
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.reading.get import get_rows
+from filestore.rows.casting import cast_rows
 from filestore.rows.frames import arrow_table, frame_of
 from log.table.store import LogStore
 
@@ -64,9 +65,9 @@ def stored_records(table: TableFiles, state: TableState, keys: pa.Table) -> pa.T
     key, schema = list(definition.primary_key), definition.schema.to_arrow()
     fields = [f.with_nullable(f.name not in key) for f in schema]
     target = pa.schema([*fields, pa.field(KIND_COLUMN, pa.string(), nullable=False)])
-    rows = get_rows(table, state, keys.select(key).cast(pa.schema([schema.field(name) for name in key])))
+    rows = get_rows(table, state, cast_rows(keys, pa.schema([schema.field(name) for name in key])))
     gone = frame_of(keys.select(key)).join(frame_of(rows.select(key)), on=key, how="anti")
-    puts = rows.append_column(KIND_COLUMN, pa.repeat(str(RowKind.UPDATE_AFTER), rows.num_rows)).cast(target)
+    puts = cast_rows(rows.append_column(KIND_COLUMN, pa.repeat(str(RowKind.UPDATE_AFTER), rows.num_rows)), target)
     columns = {name: gone[name].to_arrow() for name in key}
     takes = [columns[f.name].cast(f.type) if f.name in columns else pa.nulls(len(gone), f.type) for f in schema]
     takes.append(pa.repeat(str(RowKind.DELETE), len(gone)))

@@ -25,8 +25,7 @@ from filestore.model.schema import Schema
 from filestore.model.snapshot import Snapshot
 from filestore.operations.fold import fold_table
 from filestore.retention.rules import tag_of
-from log.connector.options import CONNECTOR
-from tablestore.defaults import PREFIX, table_defaults
+from tablestore.defaults import PREFIX, table_defaults, with_defaults
 from tablestore.following.result_mode import ResultMode
 from tablestore.incoming.moments import in_utc
 from tablestore.kafka_table import KafkaTable
@@ -95,7 +94,7 @@ class SparkStore(StoreViews):
             schema,
             primary_key=primary_key,
             partition_by=partition_by,
-            options=({} if CONNECTOR in (options or {}) else self._defaults()) | dict(options or {}),
+            options=with_defaults(self._defaults(), options or {}),
             comment=comment,
             if_not_exists=if_not_exists,
         )

@@ -20,6 +20,7 @@ from filestore.model.schema import Schema
 from filestore.reading.difference import SlotDifference, Spill, VersionPair, changed_rows, differences
 from filestore.reading.scan import ScanPlan, scan
 from filestore.retention.rules import first_retained
+from filestore.rows.casting import cast_rows
 from filestore.rows.reshape import reshaped
 from filestore.table import FileStore
 from log.table.store import LogConfig
@@ -65,7 +66,7 @@ class ChangesPart:
     def rows(self, spill: Spill) -> Iterator[pa.Table]:
         """Computes the changes, in the order of the key."""
         for rows in changed_rows(self.compared, self.difference, spill):
-            yield _with_kind_first(rows).cast(self.schema)
+            yield cast_rows(_with_kind_first(rows), self.schema)
 
 
 def changes_parts(store: FileStore, from_version: int, to_version: int) -> list[ChangesPart]:
@@ -119,7 +120,7 @@ class AuditPart:
                     else:
                         found = _scanned(change, wanted)
                     for rows in found:
-                        yield _with_commit(_with_kind_first(rows), commit).select(schema.names).cast(schema)
+                        yield cast_rows(_with_commit(_with_kind_first(rows), commit), schema)
 
 
 def _scanned(change: _Rows, wanted: Schema) -> Iterator[pa.Table]:

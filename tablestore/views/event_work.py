@@ -18,6 +18,7 @@ from filestore.model.files import DataFile
 from filestore.reading.difference import Spill
 from filestore.reading.scan import ScanPlan, plan_scan, scan
 from filestore.rows.bucketing import bucket_of
+from filestore.rows.casting import cast_rows
 from filestore.rows.frames import arrow_table, frame_of, narrowed, polars_schema
 from filestore.sorting.chunks import BUCKET_COLUMN
 from filestore.sorting.external import sorted_batches
@@ -105,7 +106,7 @@ class EventWork:
             for start in range(0, rows.num_rows, PIECE_ROWS):
                 found = looked_up(self.query, rows.slice(start, PIECE_ROWS), lookups, self.dimension)
                 if found.num_rows:
-                    yield found.cast(definition.schema.to_arrow())
+                    yield cast_rows(found, definition.schema.to_arrow())
 
 
 def event_work(

@@ -30,7 +30,9 @@ Result = TypeVar("Result")
 Stop = Event | Callable[[], bool] | None
 
 _MOST_LOOKS = 10
-"""A refresh that other processes overtake begins so many times."""
+"""A refresh begins so many times if other processes overtake it, or if what it is about to read expires."""
+_RETRIED = ("other-refresh", "inputs-expired")
+"""The conflicts after which `View.follow` refreshes again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,8 @@ class View(ABC, Generic[Result]):
             NotFound: a table, or a column that the query reads, does not exist any more; ``table-replaced``: it was
                 created again, so open the view again.
             InvalidRequest: ``view-outdated``: a table has changed so that the view does not fit any more.
-            Conflict: ``other-refresh``: another process has refreshed the view meanwhile. Nothing was changed.
+            Conflict: ``other-refresh``: another process has refreshed the view meanwhile; ``inputs-expired``: writes of
+                a table let its versions expire before the refresh could hold one. Nothing was changed.
             Unavailable: a store did not answer. Refresh again: what was committed is not repeated.
         """
         return self._refresh(self._plan_refresh)
@@ -145,7 +148,15 @@ class View(ABC, Generic[Result]):
             held, before = self._held(plan, states, output)
             if held:
                 return self._refreshed(plan, output, states, before)
-        raise self._overtaken("again and again")
+        if self.table.filestore.state().positions != output.positions:
+            raise self._overtaken("again and again")
+        raise Conflict(
+            f"the newest versions of the tables of {self.table.identifier} expired {_MOST_LOOKS} times before a "
+            "refresh could hold them: let the tables keep more versions (snapshot.num-retained.min, "
+            "snapshot.time-retained), or refresh it again when less is written",
+            code="inputs-expired",
+            again=True,
+        )
 
     def follow(self, stop: Stop = None, every: timedelta = timedelta(seconds=1)) -> Iterator[Result]:
         """Refreshes endlessly, and yields the result of each refresh that committed. Raises as `refresh`.
@@ -161,7 +172,7 @@ class View(ABC, Generic[Result]):
             try:
                 refreshed = self.refresh()
             except Conflict as error:
-                if error.code != "other-refresh":
+                if error.code not in _RETRIED:
                     raise
                 continue
             if refreshed is not None:

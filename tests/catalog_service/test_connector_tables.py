@@ -24,7 +24,7 @@ from log.connector.options import CONNECTOR_OPTIONS
 from tests.catalog_service.faults import AMBIENT
 from tests.catalog_service.test_migrations import config
 from tests.filestore.test_table_columns import table_columns
-from tests.servers.kafka import KafkaBroker
+from tests.servers.kafka import KafkaBroker, quiet
 
 COLUMNS = (
     "id BIGINT, name STRING COMMENT 'of it', at TIMESTAMP METADATA FROM 'timestamp', "
@@ -201,5 +201,5 @@ def test_the_topic_is_looked_at_or_made_and_never_dropped(catalog: Catalog, kafk
     assert caught.value.code == "topic-partitions"
     assert catalog.list_tables("shop") == ["again", "payments"]
     catalog.drop_database("shop", cascade=True)
-    found = AdminClient({"bootstrap.servers": kafka_broker.bootstrap}).list_topics(timeout=30).topics[topic]
+    found = AdminClient(quiet(kafka_broker.bootstrap)).list_topics(timeout=30).topics[topic]
     assert len(found.partitions) == 2

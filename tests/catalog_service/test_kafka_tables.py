@@ -25,7 +25,7 @@ from managed_table.identity import TableIdentity
 from managed_table.opened import OpenedTable
 from tablestore import Table
 from tests.catalog_service.faults import AMBIENT, OPEN, Fault, Faulty, Striker
-from tests.servers.kafka import KafkaBroker
+from tests.servers.kafka import KafkaBroker, quiet
 from tests.waiting import until
 from tests.warehouses import changes
 
@@ -43,7 +43,7 @@ def on_kafka(bootstrap: str, **options: str) -> CreateTable:
 
 def partitions(broker: KafkaBroker) -> dict[str, int]:
     """Topics that are there, with their numbers of partitions."""
-    found = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=30).topics
+    found = AdminClient(quiet(broker.bootstrap)).list_topics(timeout=30).topics
     return {name: len(topic.partitions) for name, topic in found.items() if not name.startswith("__")}
 
 
@@ -81,7 +81,7 @@ OWN = {"message.timestamp.type": "LogAppendTime"}
 def topic_of_the_users(broker: KafkaBroker, count: int = 3, **settings: str) -> str:
     name = f"own-{AMBIENT.new_id()}"
     topic = NewTopic(name, count, 1, config=OWN | {key.replace("_", "."): value for key, value in settings.items()})
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin = AdminClient(quiet(broker.bootstrap))
     admin.create_topics([topic])[name].result()
     until(lambda: name in partitions(broker))
     return name

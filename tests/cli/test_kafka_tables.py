@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from tablestore import KafkaTable, Store, Table
 from tests.cli.conftest import Run
 from tests.cli.programs import Program
-from tests.servers.kafka import KafkaBroker
+from tests.servers.kafka import KafkaBroker, quiet
 from tests.tablestore.ingesting.debezium import ID, TEXT, Messages, make_topic
 from tests.warehouses import changes
 
@@ -136,7 +136,7 @@ def test_rows_go_in_and_come_out(run: Run, start: Callable[..., Program], kafka_
 def test_a_debezium_topic_becomes_tables(run: Run, start: Callable[..., Program], kafka_broker: KafkaBroker) -> None:
     topic = f"cdc-{uuid.uuid4()}"
     make_topic(kafka_broker.bootstrap, topic, 1)
-    producer = Producer({"bootstrap.servers": kafka_broker.bootstrap})
+    producer = Producer(quiet(kafka_broker.bootstrap))
     messages = Messages({"id": ID, "name": TEXT})
 
     def send(key: int, name: str) -> None:
@@ -176,7 +176,7 @@ def test_a_killed_ingestion_has_each_change_once(
     """Each key is once in the log, though three processes died while they ingested and more changes arrived."""
     topic, messages, sent = f"cdc-{uuid.uuid4()}", Messages({"id": ID, "name": TEXT}), 0
     make_topic(kafka_broker.bootstrap, topic, 2)
-    producer = Producer({"bootstrap.servers": kafka_broker.bootstrap})
+    producer = Producer(quiet(kafka_broker.bootstrap))
     command = ("ingest", topic, "--into", "shop.items", "--servers", kafka_broker.bootstrap)
     for _ in range(3):
         program: Program | None = None

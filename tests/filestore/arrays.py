@@ -10,8 +10,9 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from filestore.model.types import TIMESTAMP, TIMESTAMP_NTZ
+from filestore.rows.frames import arrow_table, frame_of
 
-__all__ = ["KEY_TYPES", "data_types", "key_values", "values"]
+__all__ = ["KEY_TYPES", "data_types", "key_values", "stored", "values"]
 
 KEY_TYPES: tuple[pa.DataType, ...] = (
     pa.bool_(),
@@ -56,19 +57,36 @@ def key_values(kind: pa.DataType, *, few: bool = False) -> st.SearchStrategy[Any
     return naive.map(lambda moment: moment.replace(tzinfo=datetime.UTC)) if kind.tz else naive
 
 
-def values(kind: pa.DataType) -> st.SearchStrategy[Any]:
-    """Values of any type, nulls among them."""
+def values(kind: pa.DataType, *, nullable: bool = True) -> st.SearchStrategy[Any]:
+    """Values of any type; nulls are among them, inside of them only where the type permits these."""
+    found = _values(kind)
+    return st.none() | found if nullable else found
+
+
+def _values(kind: pa.DataType) -> st.SearchStrategy[Any]:
     if pa.types.is_floating(kind):
-        return st.none() | st.floats(width=kind.bit_width)
+        return st.floats(width=kind.bit_width)
     if pa.types.is_list(kind):
-        return st.none() | st.lists(values(kind.value_type), max_size=3)
+        return st.lists(_of(kind.value_field), max_size=3)
     if pa.types.is_map(kind):
-        return st.none() | st.dictionaries(key_values(kind.key_type), values(kind.item_type), max_size=3).map(
-            lambda items: list(items.items())
-        )
+        entries = st.dictionaries(key_values(kind.key_type), _of(kind.item_field), max_size=3)
+        return entries.map(lambda items: list(items.items()))
     if pa.types.is_struct(kind):
-        return st.none() | st.fixed_dictionaries({field.name: values(field.type) for field in kind})
-    return st.none() | key_values(kind)
+        return st.fixed_dictionaries({field.name: _of(field) for field in kind})
+    return key_values(kind)
+
+
+def _of(field: pa.Field) -> st.SearchStrategy[Any]:
+    return values(field.type, nullable=field.nullable)
+
+
+def stored(column: list[Any], kind: pa.DataType) -> pa.Array:
+    """Makes an array as polars has it: below a null all fields are null, also those that are NOT NULL.
+
+    Where Arrow makes an array from Python values, such fields are zero.
+    """
+    rows = pa.table([pa.array(column, kind)], names=["v"])
+    return arrow_table(frame_of(rows), rows.schema).column("v").combine_chunks()
 
 
 def data_types() -> st.SearchStrategy[pa.DataType]:

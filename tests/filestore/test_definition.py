@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -9,9 +10,12 @@ import pytest
 
 from filestore.delta.actions import metadata_action
 from filestore.errors import Corrupt, InvalidRequest
+from filestore.model.changes import SetOption
 from filestore.model.definition import TableDefinition
+from filestore.model.evolution import evolve
 from filestore.model.schema import Schema
 from filestore.model.sql import parse_columns
+from filestore.model.table_options import TableOptions
 
 COLUMNS = (
     "id BIGINT NOT NULL, name STRING NOT NULL, day DATE NOT NULL, price DOUBLE, s INT, b BINARY NOT NULL, "
@@ -53,6 +57,27 @@ def test_what_does_not_hold_together_is_refused(code: str, arguments: dict[str, 
     with pytest.raises(InvalidRequest) as caught:
         of(**arguments)
     assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("view.removed-events", "keep"), ("view.expired-versions", "oldest"), ("view.setting.spark.sql.ansi.enabled", "")],
+)
+def test_a_table_that_is_no_view_has_no_options_of_views(name: str, value: str) -> None:
+    """They were accepted, and one of them could not be taken back afterwards."""
+    sentence = f"option '{name}' is for maintained views, and a table without view.query is none: leave it out"
+    with pytest.raises(InvalidRequest, match=sentence) as caught:
+        of(("id",), **{name: value})
+    assert caught.value.code == "maintained-view"
+    with pytest.raises(InvalidRequest, match=sentence):
+        evolve(of(("id",)), [SetOption(name, value)], lambda: "new")
+
+
+def test_a_table_that_has_an_option_of_views_can_be_changed() -> None:
+    """Older versions accepted such options."""
+    stray = replace(of(("id",)), options=TableOptions.parse({"view.removed-events": "keep"}))
+    changed = evolve(stray, [SetOption("checkpoint.interval", "5")], lambda: "new").definition
+    assert changed.options.as_dict() == {"view.removed-events": "keep", "checkpoint.interval": "5"}
 
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.list_(pa.int32())])

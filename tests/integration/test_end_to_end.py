@@ -13,7 +13,7 @@ import tablestore
 from catalog_service.server import serving
 from tablestore.spark import SparkStore
 from tests.integration.foreign import ForeignConsumer
-from tests.servers.kafka import KafkaBroker
+from tests.servers.kafka import KafkaBroker, quiet
 from tests.warehouses import assert_whole, changes, replay, rows
 
 
@@ -37,7 +37,7 @@ def test_from_a_service_through_kafka_and_spark_and_back(
             options={"bucket": "2"},
         )
         topic = f"shop.orders.{orders.opened.identity.table_id}"
-        assert topic in AdminClient({"bootstrap.servers": kafka_broker.bootstrap}).list_topics().topics
+        assert topic in AdminClient(quiet(kafka_broker.bootstrap)).list_topics().topics
         lake = SparkStore(spark, store)
 
         def copy_changes() -> None:
@@ -69,6 +69,6 @@ def test_from_a_service_through_kafka_and_spark_and_back(
             assert len(changes(orders, version=1)) == 15
         assert lake.read("shop.orders").where("status = 'paid'").count() == 1
         store.drop_table("shop.orders")
-        assert topic not in AdminClient({"bootstrap.servers": kafka_broker.bootstrap}).list_topics().topics
+        assert topic not in AdminClient(quiet(kafka_broker.bootstrap)).list_topics().topics
         assert store.list_tables("shop") == ["copy"]
         assert not Path(orders.location).exists()

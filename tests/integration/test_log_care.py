@@ -23,7 +23,7 @@ from tablestore.logcare.status import BucketLog
 from tests.integration.test_eventual_log import die, put
 from tests.logorder import applied
 from tests.opened import again
-from tests.servers.kafka import KafkaBroker
+from tests.servers.kafka import KafkaBroker, quiet
 from tests.warehouses import open_in_log, rows
 
 
@@ -72,7 +72,7 @@ def test_an_open_transaction_of_another_program_is_reported(
     assert config is not None
     before_ms = system_ambient().now_ms()
     other = f"other-{uuid.uuid4()}"
-    producer = Producer({"bootstrap.servers": kafka_broker.bootstrap, "transactional.id": other})
+    producer = Producer({**quiet(kafka_broker.bootstrap), "transactional.id": other})
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce(str(config.topic), b"{}", partition=0)

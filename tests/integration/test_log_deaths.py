@@ -18,7 +18,7 @@ from filestore.errors import Unavailable
 from tablestore import Store, Table
 from tests.depth import Depth, sampled
 from tests.integration.log_deaths import COMMITTED, POINTS, large_batch, rows_after, standing_still, write_tasks
-from tests.servers.kafka import KafkaBroker
+from tests.servers.kafka import KafkaBroker, quiet
 from tests.warehouses import changes, replay, rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.timeout(900)]
@@ -69,7 +69,7 @@ def foreign_values(tables: Sequence[Table]) -> dict[str, list[Value]]:
     """Reads each topic by a consumer with read_committed, in the order of each partition, up to the partition's end."""
     consumer = Consumer(
         {
-            "bootstrap.servers": tables[0].definition.options["log.kafka.bootstrap.servers"],
+            **quiet(tables[0].definition.options["log.kafka.bootstrap.servers"]),
             "group.id": str(uuid.uuid4()),
             "isolation.level": "read_committed",
             "enable.partition.eof": True,

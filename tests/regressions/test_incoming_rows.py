@@ -6,6 +6,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -56,6 +57,18 @@ def test_inner_values_that_are_not_null_are_checked(kind: pa.DataType, good: Any
     conform(given(good, None, good), definition)
     assert refused(given(good, None, bad), definition) in ("null-value", "bad-value")
     conform(given(bad, good, None).slice(1), definition)
+
+
+@pytest.mark.parametrize("item", [pa.int32(), pa.int64()])
+def test_a_map_whose_entries_begin_within_an_array_has_its_own_keys(item: pa.DataType) -> None:
+    """Another program may pass such an array; its maps got the entries before their own where a cast was needed."""
+    kind = pa.map_(pa.string(), item)
+    whole = pa.array([[("w", 0)], [("x", 1), ("y", 2)], [("z", 3)]], kind)
+    offsets = pa.array([0, 2, 3], pa.int32()).buffers()[1]
+    part = pa.Array.from_buffers(kind, 2, [None, offsets], children=[whole.values.slice(1)])
+    definition = define("id BIGINT, m MAP<STRING, INT>", ["id"])
+    found = conform(pa.table({"id": [1, 2], "m": part}), definition).select(["m"])
+    assert pl.from_arrow(found).to_dicts() == [{"m": {"x": 1, "y": 2}}, {"m": {"z": 3}}]
 
 
 def test_a_field_of_a_struct_that_the_table_lacks_is_not_dropped() -> None:

@@ -1,7 +1,7 @@
 """A real Kafka broker for tests: one KRaft node on the loopback interface, which dies with its parent.
 
     with KafkaBroker(folder) as broker:
-        Producer({"bootstrap.servers": broker.bootstrap})
+        Producer(quiet(broker.bootstrap))
         broker.kill()       # ends it like a crash
         broker.restart()    # with the same data and address
 
@@ -21,7 +21,7 @@ import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from log.kafka import producers
 from tablestore.jars import find_java, kafka_jars
@@ -35,6 +35,14 @@ NEVER_MS = 2_147_483_647
 # On a busy machine a broker may send no heartbeat for seconds. Its controller then takes its partitions away from it.
 NEVER_KILLED = {"broker.session.timeout.ms": "60000", "broker.heartbeat.interval.ms": "500"}
 API_VERSIONS = struct.pack(">hhih", 18, 0, 1, -1)  # key, version, correlation id, no client id
+
+
+def quiet(servers: str) -> dict[str, Any]:
+    """Returns settings of a client of librdkafka whose own log is silent.
+
+    It would print each connection that it loses: also when the broker ends, long after the test that has used it.
+    """
+    return {"bootstrap.servers": servers, "log_level": "0"}
 
 
 class KafkaBroker(Startable):

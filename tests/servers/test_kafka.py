@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.servers.kafka import NEVER_MS, KafkaBroker
+from tests.servers.kafka import NEVER_MS, KafkaBroker, quiet
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -17,10 +17,10 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 def test_a_committed_record_outlives_a_kill(tmp_path: Path) -> None:
     with KafkaBroker(tmp_path / "broker") as broker:
         address = broker.bootstrap
-        admin = AdminClient({"bootstrap.servers": address})
+        admin = AdminClient(quiet(address))
         for created in admin.create_topics([NewTopic("changes", 1, 1)]).values():
             created.result()
-        producer = Producer({"bootstrap.servers": address, "transactional.id": "t", "transaction.timeout.ms": NEVER_MS})
+        producer = Producer({**quiet(address), "transactional.id": "t", "transaction.timeout.ms": NEVER_MS})
         producer.init_transactions()
         producer.begin_transaction()
         producer.produce("changes", b"kept")
@@ -39,7 +39,7 @@ def test_a_committed_record_outlives_a_kill(tmp_path: Path) -> None:
 
 
 def _first_value(address: str) -> bytes | None:
-    consumer = Consumer({"bootstrap.servers": address, "group.id": "g", "isolation.level": "read_committed"})
+    consumer = Consumer({**quiet(address), "group.id": "g", "isolation.level": "read_committed"})
     try:
         consumer.assign([TopicPartition("changes", 0, 0)])
         message = consumer.poll(20)

@@ -13,7 +13,7 @@ import tablestore
 from filestore.errors import InvalidRequest, Unavailable
 from filestore.model.table_options import TableOptions
 from tablestore import Store, Table
-from tablestore.defaults import table_defaults
+from tablestore.defaults import table_defaults, with_defaults
 from tablestore.following.starting import StartOptions
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
@@ -31,6 +31,13 @@ def test_a_sessions_options_are_those_of_tables_that_do_not_say_otherwise(folder
         assert table.detail()["options"] == {"log.retention": "7 d", "bucket": "2"}
     with tablestore.connect(str(folder / "w")) as store:
         assert store.table("shop.t").detail()["options"] == {"log.retention": "7 d", "bucket": "2"}
+
+
+def test_default_options_of_views_are_for_views_only() -> None:
+    defaults = {"view.removed-events": "keep", "bucket": "2"}
+    assert with_defaults(defaults, {"bucket": "3"}) == {"bucket": "3"}
+    assert with_defaults(defaults, {"view.query": "SELECT 1"}) == {**defaults, "view.query": "SELECT 1"}
+    assert with_defaults(defaults, {"connector": "kafka"}) == {"connector": "kafka"}
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from log.connector.ranges import PartitionRange
 from tablestore import KafkaTable, Store
 from tablestore.topics.ranges import changes_of_range
 from tablestore.topics.spec import spec_of
-from tests.servers.kafka import KafkaBroker
+from tests.servers.kafka import KafkaBroker, quiet
 from tests.topics import KAFKA, KEYED, PLAIN, UPSERT, Topics
 from tests.waiting import until
 
@@ -231,7 +231,7 @@ def test_a_transaction_is_seen_whole_or_not_at_all(topics: Topics) -> None:
 def test_others_open_transactions_are_not_read_and_hold_up_no_batch(topics: Topics) -> None:
     table = topics.table(PLAIN, KAFKA, 1)
     table.write(pa.table({"id": [1], "v": ["a"]}))
-    producer = Producer({"bootstrap.servers": topics.broker.bootstrap, "transactional.id": str(uuid.uuid4())})
+    producer = Producer({**quiet(topics.broker.bootstrap), "transactional.id": str(uuid.uuid4())})
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce(table.declaration.topic, b'{"id":2}')
@@ -287,7 +287,7 @@ def test_a_consumer_goes_on_where_it_was(topics: Topics) -> None:
         assert next(left).num_rows > 0  # batches that were not read are not consumed
     assert reported(options=latest, mode="changelog") == [5, 6, 7, 8]
     assert reported() == []
-    group = Consumer({"bootstrap.servers": topics.broker.bootstrap, "group.id": consumer})
+    group = Consumer({**quiet(topics.broker.bootstrap), "group.id": consumer})
     kept = group.committed([TopicPartition(table.declaration.topic, partition) for partition in range(2)], timeout=20)
     assert sum(at.offset for at in kept) == 9
 
@@ -328,7 +328,7 @@ def test_a_consumers_place_moves_with_each_batch_and_a_gap_is_noticed(topics: To
         return table.follow(["id"], consumer=consumer, stop=lambda: True, max_rows_per_batch=2)
 
     def trim(before: int) -> None:
-        admin = AdminClient({"bootstrap.servers": topics.broker.bootstrap})
+        admin = AdminClient(quiet(topics.broker.bootstrap))
         [trimmed] = admin.delete_records([TopicPartition(table.declaration.topic, 0, before)]).values()
         trimmed.result(30)
 
@@ -350,7 +350,7 @@ def test_a_gap_before_the_first_batch_was_taken_is_noticed(topics: Topics) -> No
     table.write(pa.table({"id": range(4), "v": ["a"] * 4}))
     with closing(table.follow(["id"], consumer=consumer, max_rows_per_batch=2)) as first:
         assert next(first)["id"].to_pylist() == [0, 1]
-    admin = AdminClient({"bootstrap.servers": topics.broker.bootstrap})
+    admin = AdminClient(quiet(topics.broker.bootstrap))
     [trimmed] = admin.delete_records([TopicPartition(table.declaration.topic, 0, 3)]).values()
     trimmed.result(30)
     with pytest.raises(NotFound, match="offset 0 is not there"):
@@ -422,11 +422,11 @@ def test_a_follower_finds_new_partitions(topics: Topics) -> None:
 
     reader = threading.Thread(target=follow)
     reader.start()
-    admin = AdminClient({"bootstrap.servers": topics.broker.bootstrap})
+    admin = AdminClient(quiet(topics.broker.bootstrap))
     topic = table.declaration.topic
     admin.create_partitions([NewPartitions(topic, 4)])[topic].exception()  # an error may be reported though it is done
     until(lambda: len(table.offsets()) == 4, what="four partitions")
-    foreign = Producer({"bootstrap.servers": topics.broker.bootstrap})
+    foreign = Producer(quiet(topics.broker.bootstrap))
     for partition in range(4):
         foreign.produce(topic, json.dumps({"id": partition}).encode(), partition=partition)
     foreign.flush()
@@ -457,7 +457,7 @@ def test_a_topic_that_is_gone(topics: Topics) -> None:
     from confluent_kafka.admin import AdminClient
 
     table = topics.table(PLAIN, KAFKA, 1)
-    admin = AdminClient({"bootstrap.servers": topics.broker.bootstrap})
+    admin = AdminClient(quiet(topics.broker.bootstrap))
     admin.delete_topics([table.declaration.topic])[table.declaration.topic].result()
     until(lambda: table.declaration.topic not in admin.list_topics(timeout=30).topics, what="it is gone")
     for call in (lambda: rows(table), lambda: table.write(pa.table({"id": [1]})), lambda: next(table.follow())):

@@ -421,3 +421,17 @@ def test_keys_are_found_in_folded_and_pending_slots_at_once(store: Store) -> Non
     assert [row["n"] for row in table.get(list(range(20)), columns=["t", "n"]).to_pylist()] == [
         30 if n == 3 else n for n in range(20)
     ]
+
+
+@pytest.mark.parametrize("engine", ["partial-update", "aggregation", "first-row"])
+def test_maps_of_pending_rows_are_maps(store: Store, engine: str) -> None:
+    """They were arrays of entries, so a look-up join failed, and so did a scan that also had rows of files."""
+    table = make(store, columns="id BIGINT, n BIGINT, t MAP<STRING, INT>", **LATER, **NO_LOG, **ENGINES[engine])
+    put(table, (1, 1, [("a", 1)]), (2, 2, None))
+    table.compact(full=True)
+    put(table, (3, 3, [("b", 2)]), (4, 4, []), (5, 5, None))
+    expected = [[("a", 1)], None, [("b", 2)], [], None]
+    assert table.lookup(pa.table({"id": range(1, 6)}), columns=["t"]).column("t").to_pylist() == expected
+    found = table.scan(where="t IS NOT NULL").to_polars()
+    assert isinstance(found.schema["t"], pl.Map)
+    assert found.sort("id")["id"].to_list() == [1, 3, 4]

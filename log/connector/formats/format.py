@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from filestore.errors import InvalidRequest
 from filestore.model.rowkind import KIND_COLUMN, RowKind
+from filestore.rows.casting import cast_column
 
 __all__ = [
     "MILLISECONDS",
@@ -119,7 +120,7 @@ def split_kinds(rows: pa.Table, schema: pa.Schema, *, changelog: bool) -> tuple[
             code="format-rows",
         )
     try:
-        columns = [rows[f.name].cast(f.type) for f in schema]
+        columns = [cast_column(rows[f.name], f.type) for f in schema]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidRequest(f"the rows do not fit the format's columns: {error}", code="format-rows") from error
     kinds = rows[KIND_COLUMN].cast(pa.string()) if KIND_COLUMN in rows.schema.names else None

@@ -70,31 +70,35 @@ def joined_by_lookup(
     try:
         return pinned.mapInArrow(task, StructType([*df.schema.fields, *_fields(plan)]))
     except PySparkNotImplementedError as error:
-        raise _not_passed(df.schema) from error
+        kinds = [field.dataType for field in df.schema if _arrow_type(field.dataType) is None]
+        raise _not_passed(kinds[0] if kinds else df.schema) from error
 
 
-def _not_passed(rows: StructType) -> InvalidRequest:
-    kinds = [field.dataType for field in rows if not _has_arrow_type(field.dataType)] or [rows]
+def _not_passed(kind: DataType) -> InvalidRequest:
     return InvalidRequest(
-        f"the rows have a column of type {kinds[0].simpleString().upper()}, which Spark does not pass to Python: leave "
+        f"the rows have a column of type {kind.simpleString().upper()}, which Spark does not pass to Python: leave "
         "it out, or cast it to STRING",
         code="bad-lookup",
     )
 
 
-def _has_arrow_type(kind: DataType) -> bool:
+def _arrow_type(kind: DataType) -> pa.DataType | None:
+    """Returns the type as Arrow has it; None for one that Spark does not pass to Python."""
     try:
-        to_arrow_type(kind, timezone="UTC")
+        return to_arrow_type(kind, timezone="UTC")
     except PySparkTypeError:
-        return False
-    return True
+        return None
 
 
 def _checked_columns(rows: StructType, plan: LookupPlan) -> pa.Schema:
     """The columns as Arrow has them; those that are not compared may have types that Arrow has no type for."""
-    compared = {plan.at, *(name for name, _ in plan.on)}
-    kinds = ((f.name, to_arrow_type(f.dataType, timezone="UTC") if f.name in compared else pa.null()) for f in rows)
-    return pa.schema(list(kinds))
+    compared, columns = {plan.at, *(name for name, _ in plan.on)}, []
+    for field in rows:
+        kind = _arrow_type(field.dataType) if field.name in compared else pa.null()
+        if kind is None:
+            raise _not_passed(field.dataType)
+        columns.append((field.name, kind))
+    return pa.schema(columns)
 
 
 def _fields(plan: LookupPlan) -> list[StructField]:

@@ -17,6 +17,7 @@ from filestore.errors import Unsupported
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Schema
 from filestore.reading.scan import plan_scan
+from filestore.rows.casting import cast_rows
 from filestore.rows.reshape import schema_changed
 from filestore.table import FileStore
 from tablestore.following.follow import change_schema
@@ -103,7 +104,7 @@ def wire_schema(wanted: Schema, with_kind: bool) -> pa.Schema:
 def on_the_wire(rows: pa.Table, schema: pa.Schema) -> list[pa.RecordBatch]:
     """Converts rows to batches as Spark takes them. `Unsupported` (``schema-changed``)."""
     try:
-        batches: list[pa.RecordBatch] = rows.select(schema.names).cast(schema).to_batches()
+        batches: list[pa.RecordBatch] = cast_rows(rows, schema).to_batches()
     except ValueError as error:  # a null in a column that was NOT NULL when the query was planned
         raise schema_changed(str(error)) from error
     return batches

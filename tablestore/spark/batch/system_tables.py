@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 from filestore.errors import InvalidRequest
 from filestore.model.schema import Column
 from filestore.reading.difference import on_local_disk
+from filestore.rows.casting import cast_rows
 from managed_table.opened import OpenedTable
 from tablestore.spark.opened import opened
 from tablestore.system.changes import AuditPart, ChangesPart, audit_parts, changes_parts
@@ -72,7 +73,7 @@ class SystemReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Reads a part of the system table; runs in a task."""
         for rows in _rows(partition):
-            yield from rows.cast(self._schema).to_batches()
+            yield from cast_rows(rows, self._schema).to_batches()
 
 
 def _rows(partition: InputPartition) -> Iterator[pa.Table]:

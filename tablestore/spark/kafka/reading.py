@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 from filestore.ambient import system_ambient
 from filestore.errors import NotFound, Unsupported
 from filestore.model.schema import Column
+from filestore.rows.casting import cast_rows
 from log.connector.decoding import asked_schema
 from log.connector.ranges import PartitionRange, parts
 from log.connector.reader import read_ranges
@@ -157,7 +158,7 @@ def _rows(asked: KafkaRead, partition: InputPartition) -> Iterator[pa.RecordBatc
         return
     schema = asked_schema(asked.declaration, asked.columns)
     for batch in _changes(asked, partition) if asked.normalizes else _messages(asked, partition):
-        yield batch.select(schema.names).cast(schema)
+        yield from cast_rows(pa.Table.from_batches([batch]), schema).to_batches()
 
 
 def _messages(asked: KafkaRead, partition: _Offsets) -> Iterator[pa.RecordBatch]:

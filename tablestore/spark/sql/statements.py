@@ -12,8 +12,7 @@ from filestore.model.definition import TableDefinition
 from filestore.model.merging import Deletes, MergeEngine
 from filestore.model.schema import Schema
 from filestore.retention.rules import tag_of
-from log.connector.options import CONNECTOR
-from tablestore.defaults import table_defaults
+from tablestore.defaults import table_defaults, with_defaults
 from tablestore.kafka_table import KafkaTable
 from tablestore.spark.batch.scans import plain_files, plain_version
 from tablestore.spark.sql.changes import described_changes
@@ -196,12 +195,11 @@ def _definition(request: Request) -> dict[str, Any]:
     # of OPTIONS Spark gives each twice; others are of clauses such as ROW FORMAT
     if stray := [n for n in properties if n.startswith(_OPTION) and n.removeprefix(_OPTION) not in given]:
         raise InvalidRequest(f"a table has no option {stray[0]!r}: leave it, or its clause, out", code="unknown-option")
-    options = given if CONNECTOR in given else table_defaults(request["defaults"]) | given
     return {
         "schema": schema_from_spark(request["schema"]) if written is None else written,
         "primary_key": key,
         "partition_by": request["partition_by"],
-        "options": options,
+        "options": with_defaults(table_defaults(request["defaults"]), given),
         "comment": comment,
     }
 

@@ -19,7 +19,7 @@ from filestore.model.table_columns import TableColumns
 from log.connector.declaration import KafkaDeclaration
 from log.connector.groups import group_offsets
 from log.kafka.groups import GroupOffsets
-from tests.servers.kafka import KafkaBroker
+from tests.servers.kafka import KafkaBroker, quiet
 
 OPTIONS = {
     "connector": "kafka",
@@ -110,7 +110,7 @@ def test_regression_a_clusters_first_group_ended_the_process(tmp_path: Path) -> 
     with KafkaBroker(tmp_path) as broker:
         options = OPTIONS | {"properties.bootstrap.servers": broker.bootstrap, "properties.socket.timeout.ms": "20000"}
         declaration = KafkaDeclaration.of(TableColumns((Column("value", pa.binary()),)), (), options)
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin = AdminClient(quiet(broker.bootstrap))
         admin.create_topics([NewTopic("t", 2, 1)])["t"].result()
         first, other = (group_offsets(declaration, group, system_ambient()) for group in ("first", "other"))
         assert first.read() == {}

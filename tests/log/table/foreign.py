@@ -14,7 +14,7 @@ from kafka import TopicPartition as ForeignPartition
 
 from log.table.store import LogConfig
 from tests.conformance.log_store import BUCKETS, make_config
-from tests.servers.kafka import KafkaBroker
+from tests.servers.kafka import KafkaBroker, quiet
 
 __all__ = ["SECONDS", "foreign_ids", "foreign_values", "kafka_config", "kafka_python_ids", "until"]
 
@@ -41,7 +41,7 @@ def foreign_values(config: LogConfig, until_offsets: dict[int, int], isolation: 
     """What a consumer that knows nothing of us gets, up to those positions."""
     consumer = Consumer(
         {
-            "bootstrap.servers": config.bootstrap_servers,
+            **quiet(config.bootstrap_servers),
             "group.id": str(uuid.uuid4()),
             "isolation.level": isolation,
             "enable.partition.eof": True,

@@ -51,7 +51,7 @@ from tests.log.table.foreign import (
     kafka_python_ids,
     until,
 )
-from tests.servers.kafka import KafkaBroker
+from tests.servers.kafka import KafkaBroker, quiet
 
 pytestmark = pytest.mark.kafka
 
@@ -65,7 +65,7 @@ class TestKafkaLog(LogTransactionTests):
 
     def test_the_topic_is_made_as_the_protocol_says(self, log: LogStore, config: LogConfig) -> None:
         assert config.topic == f"shop.orders.{config.table_id}"
-        admin = AdminClient({"bootstrap.servers": config.bootstrap_servers})
+        admin = AdminClient(quiet(config.bootstrap_servers))
         resource = ConfigResource(ResourceType.TOPIC, config.topic)
         settings = admin.describe_configs([resource])[resource].result()
         assert settings["message.timestamp.type"].value == "LogAppendTime"
@@ -73,7 +73,7 @@ class TestKafkaLog(LogTransactionTests):
         assert len(admin.list_topics(config.topic).topics[config.topic].partitions) == BUCKETS
 
     def test_a_topic_of_the_users_own_is_taken_if_it_fits(self, kafka_broker: KafkaBroker) -> None:
-        admin = AdminClient({"bootstrap.servers": kafka_broker.bootstrap})
+        admin = AdminClient(quiet(kafka_broker.bootstrap))
         own_time = {"message.timestamp.type": "LogAppendTime"}
         fits, *others = (f"own-{uuid.uuid4()}" for _ in range(4))
         wrong = [own_time | {"cleanup.policy": "compact"}, {}, own_time | {"retention.ms": "59999"}]
@@ -194,7 +194,7 @@ class TestKafkaLog(LogTransactionTests):
         writer = log.begin(transaction_id(config))
         writer.append(0, changes([1]))
         _flushed(writer)
-        stranger = Producer({"bootstrap.servers": config.bootstrap_servers})
+        stranger = Producer(quiet(config.bootstrap_servers))
         for value in (b"\xff\xfe", b"", b'{"after":1}', None, b'{"source":{"txn":"other","kind":"+I"'):
             stranger.produce(config.topic or "", value, b"\xff", partition=0)
         assert stranger.flush(SECONDS) == 0
@@ -211,7 +211,7 @@ class TestKafkaLog(LogTransactionTests):
 
     def test_a_null_value_that_names_its_transaction_is_a_deletion(self, log: LogStore, config: LogConfig) -> None:
         name = transaction_id(config)
-        stranger = Producer({"bootstrap.servers": config.bootstrap_servers})
+        stranger = Producer(quiet(config.bootstrap_servers))
         topic = config.topic or ""
         mine = [(TOMBSTONE_HEADER, name.encode())]
         stranger.produce(topic, None, b'{"id":1}', partition=0, headers=mine)
@@ -225,7 +225,7 @@ class TestKafkaLog(LogTransactionTests):
     def test_a_damaged_record_is_named_by_its_place(self, log: LogStore, config: LogConfig) -> None:
         name = transaction_id(config)
         value = DebeziumJson(config).encode(changes([1]).select([1, 2, 3, 0]), name, 0, 0).values[0]
-        stranger = Producer({"bootstrap.servers": config.bootstrap_servers})
+        stranger = Producer(quiet(config.bootstrap_servers))
         stranger.produce(config.topic or "", value[:-3], partition=2)
         assert stranger.flush(SECONDS) == 0
         with pytest.raises(TableStoreError, match=r"bucket 2, offsets 0 to 0") as caught:
@@ -235,7 +235,7 @@ class TestKafkaLog(LogTransactionTests):
     # ------------------------------------------------------------------------------------- failures
 
     def test_a_record_that_the_broker_refuses_fails_the_transaction(self, log: LogStore, config: LogConfig) -> None:
-        admin = AdminClient({"bootstrap.servers": config.bootstrap_servers})
+        admin = AdminClient(quiet(config.bootstrap_servers))
         resource = ConfigResource(
             ResourceType.TOPIC,
             config.topic,

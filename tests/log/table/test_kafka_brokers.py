@@ -32,7 +32,7 @@ from tests.depth import sampled
 from tests.log.connector.tables import KAFKA, declared
 from tests.log.table.foreign import foreign_ids, kafka_config, until
 from tests.log.table.processes import WriterProcess
-from tests.servers.kafka import KafkaBroker
+from tests.servers.kafka import KafkaBroker, quiet
 
 pytestmark = pytest.mark.kafka
 
@@ -84,7 +84,7 @@ def test_an_admin_client_from_before_an_election_finds_the_new_leader(mortal_bro
     with open_log(config, system_ambient()) as log:
         log.create()
     topic = topic_of(config)
-    admin = AdminClient({"bootstrap.servers": mortal_broker.bootstrap})
+    admin = AdminClient(quiet(mortal_broker.bootstrap))
     last = {TopicPartition(topic, 0): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
 
     def ask() -> int:

@@ -18,7 +18,7 @@ from log.table.store import LogConfig, LogStore
 from log.table.systems import open_log
 from tests.conformance.log_store import changes, ids_of, prepared, rows_of
 from tests.log.table.foreign import SECONDS, kafka_config, until
-from tests.servers.kafka import KafkaBroker
+from tests.servers.kafka import KafkaBroker, quiet
 from tests.warehouses import warehouse
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -156,7 +156,7 @@ def _resource(config: LogConfig, **settings: str) -> ConfigResource:
 
 
 def _set(config: LogConfig, **settings: str) -> None:
-    admin = AdminClient({"bootstrap.servers": config.bootstrap_servers})
+    admin = AdminClient(quiet(config.bootstrap_servers))
     for future in admin.incremental_alter_configs([_resource(config, **settings)]).values():
         future.result()
 
@@ -167,6 +167,6 @@ def _becomes(config: LogConfig, name: str, value: str) -> None:
 
 
 def _setting(config: LogConfig, name: str) -> str:
-    admin = AdminClient({"bootstrap.servers": config.bootstrap_servers})
+    admin = AdminClient(quiet(config.bootstrap_servers))
     resource = _resource(config)
     return str(admin.describe_configs([resource])[resource].result()[name].value)

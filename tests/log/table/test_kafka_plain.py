@@ -19,7 +19,7 @@ from log.table.store import EndReport, LogConfig, LogStore
 from log.table.systems import open_log
 from tests.conformance.log_store import LogStoreTests, changes, ids_of, make_config, prepared, transaction_id
 from tests.log.table.foreign import foreign_ids, kafka_config, until
-from tests.servers.kafka import KafkaBroker
+from tests.servers.kafka import KafkaBroker, quiet
 
 
 class TestPlainKafkaLog(LogStoreTests):
@@ -43,7 +43,7 @@ class TestPlainKafkaLog(LogStoreTests):
         self, log: LogStore, config: LogConfig, kafka_broker: KafkaBroker
     ) -> None:
         prepared(log, config, 0, changes([1]))  # its producer is kept, and knows the topic
-        admin = AdminClient({"bootstrap.servers": kafka_broker.bootstrap})
+        admin = AdminClient(quiet(kafka_broker.bootstrap))
         admin.delete_topics([topic_of(config)])[topic_of(config)].result()
         until(lambda: not log.exists(), "the topic is gone")
         writer = log.begin(transaction_id(config))
@@ -75,7 +75,7 @@ class TestPlainKafkaLog(LogStoreTests):
 
     def test_a_record_that_is_refused_amid_others_fails_the_transaction(self, log: LogStore, config: LogConfig) -> None:
         """Its own delivery is not reported: only a chunk's first and last message are."""
-        admin = AdminClient({"bootstrap.servers": config.bootstrap_servers})
+        admin = AdminClient(quiet(config.bootstrap_servers))
         limit = ConfigEntry("max.message.bytes", "2000", incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, config.topic, incremental_configs=[limit])
         for future in admin.incremental_alter_configs([resource]).values():

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from filestore.errors import InvalidRequest, Unavailable
 from tablestore import Store
 from tests.depth import sampled
-from tests.servers.kafka import KafkaBroker
+from tests.servers.kafka import KafkaBroker, quiet
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
@@ -76,7 +76,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedBroker]:
 @pytest.fixture
 def allow(broker: GuardedBroker) -> Callable[..., None]:
     """Grants ann these rights and no others."""
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin = AdminClient(quiet(broker.bootstrap))
     any_ = AclBindingFilter(
         ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
     )

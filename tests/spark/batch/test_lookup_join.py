@@ -259,3 +259,13 @@ def test_fresh_reads_what_an_eventual_log_has_beyond_the_version(lake: SparkStor
 def test_other_errors_of_the_observation_are_not_hidden(lake: SparkStore, dim: Table) -> None:
     with pytest.raises(AnalysisException, match="nope"):
         lake.lookup_join(lake.spark.range(1).select("nope"), "shop.dim")
+
+
+@pytest.mark.parametrize("on", [["id"], {"span": "id"}], ids=["beside", "by"])
+@pytest.mark.parametrize("interval", ["INTERVAL '1' MONTH", "make_interval(1)"])
+def test_rows_with_an_interval_are_refused(lake: SparkStore, dim: Table, on: Any, interval: str) -> None:
+    """A join by such a column raised Spark's PySparkTypeError."""
+    rows = lake.spark.range(1).selectExpr("id", f"{interval} AS span")
+    with pytest.raises(InvalidRequest, match=r"INTERVAL.*, which Spark does not pass to Python") as caught:
+        lake.lookup_join(rows, dim.identifier, on=on)
+    assert caught.value.code == "bad-lookup"

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 
 from tablestore import Store, Table
 from tablestore.spark import SparkStore
-from tests.warehouses import to_arrow
+from tests.warehouses import rows, to_arrow
 
 COLUMNS = (
     "k BIGINT, b BOOLEAN, i8 TINYINT, i16 SMALLINT, i32 INT, i64 BIGINT, f32 FLOAT, f64 DOUBLE, d9 DECIMAL(9,2), "
@@ -168,3 +168,29 @@ def test_columns_that_are_not_null_stay_so(lake: SparkStore, store: Store) -> No
     lake.write("shop.strict", lake.spark.sql("SELECT 2L k, 'b' v, array('z') tags"))
     lake.write("shop.strict", lake.spark.sql("SELECT 1L k, '-D' _kind, '' v, array('z') tags"))
     assert table.scan().to_arrow().to_pylist() == [{"k": 2, "v": "b", "tags": ["z"]}]
+
+
+def test_null_structs_with_fields_that_are_not_null(lake: SparkStore, store: Store) -> None:
+    """Arrow cannot cast such a column, so its changes could not be looked up or read."""
+    columns = (
+        "k BIGINT, s STRUCT<a: INT NOT NULL>, l ARRAY<STRUCT<a: INT NOT NULL>>, m MAP<STRING, STRUCT<a: INT NOT NULL>>"
+    )
+    options = {"changelog-producer": "lookup", "log.system": "embedded"}
+    table = store.create_table("shop.nulls", columns, primary_key=["k"], options=options)
+    row = "SELECT {}L k, {} s, array({}) l, map('x', {}) m"
+    point, null = "named_struct('a', 1)", "CAST(NULL AS STRUCT<a: INT>)"
+    lake.write("shop.nulls", lake.spark.sql(row.format(1, *[null] * 3) + " UNION ALL " + row.format(2, *[point] * 3)))
+    lake.write("shop.nulls", lake.spark.sql(row.format(1, *[point] * 3) + " UNION ALL " + row.format(2, *[null] * 3)))
+    expected = [
+        {"k": 1, "s": {"a": 1}, "l": [{"a": 1}], "m": [("x", {"a": 1})]},
+        {"k": 2, "s": None, "l": [None], "m": [("x", None)]},
+    ]
+    assert rows(table) == expected
+    assert table.get([{"k": 1}, {"k": 2}]).to_pylist() == expected
+    through_python = lake.spark.read.format("tablestore").option("catalog", store.target).load("shop.nulls")
+    for frame in (lake.read("shop.nulls"), through_python):
+        assert [r.s is None for r in frame.orderBy("k").collect()] == [False, True]
+    changes = lake.read("shop.nulls$changes", from_version=1).collect()
+    assert sorted((r.rowkind, r.k, r.s is None) for r in changes) == [
+        ("+U", 1, False), ("+U", 2, True), ("-U", 1, True), ("-U", 2, False)
+    ]  # fmt: skip

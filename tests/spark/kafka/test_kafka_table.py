@@ -29,7 +29,7 @@ from tablestore.spark.kafka import sink as kafka_sink
 from tablestore.spark.kafka.table import SparkKafkaTable
 from tests.depth import sampled
 from tests.log.connector.tables import declared
-from tests.servers.kafka import KafkaBroker
+from tests.servers.kafka import KafkaBroker, quiet
 from tests.topics import KAFKA, KEYED, PLAIN, UPSERT, Topics
 from tests.waiting import until
 from tests.warehouses import rows as table_rows
@@ -286,7 +286,7 @@ def test_a_stream_is_admitted_resumed_and_finds_new_partitions(lake: SparkStore,
     (progress,) = sink.progress.sources
     assert json.loads(progress.endOffset)["offsets"] == {str(p): end for p, (_, end) in local.offsets().items()}
     assert json.loads(progress.endOffset)["topic"] == local.declaration.topic
-    admin = AdminClient({"bootstrap.servers": topics.broker.bootstrap})
+    admin = AdminClient(quiet(topics.broker.bootstrap))
     topic = local.declaration.topic
     admin.create_partitions([NewPartitions(topic, 3)])[topic].exception()  # an error may be reported though it is done
     until(lambda: len(local.offsets()) == 3, what="three partitions")
@@ -319,7 +319,7 @@ def test_a_stream_whose_first_batch_died_begins_where_it_began_and_reports_what_
     from confluent_kafka import TopicPartition
 
     local.write(pa.table({"id": [5, 6], "v": ["a", "a"]}))
-    admin = AdminClient({"bootstrap.servers": topics.broker.bootstrap})
+    admin = AdminClient(quiet(topics.broker.bootstrap))
     (trimmed,) = admin.delete_records([TopicPartition(local.declaration.topic, 0, 5)]).values()
     trimmed.result()
     with pytest.raises(StreamingQueryException, match="offset 4 is not there any more"):
@@ -486,7 +486,7 @@ def test_complete_changes_in_batches_and_streams(lake: SparkStore, topics: Topic
         {"id": 3, "v": "a", "_kind": "-D"},
         {"id": 7, "v": "new", "_kind": "+I"},
     ]
-    admin = AdminClient({"bootstrap.servers": local.declaration.bootstrap_servers})
+    admin = AdminClient(quiet(local.declaration.bootstrap_servers))
     admin.create_partitions([NewPartitions(local.declaration.topic, 4)])[local.declaration.topic].result()
     until(lambda: len(local.offsets()) == 4)
     with pytest.raises(StreamingQueryException, match="had 3 partitions"):

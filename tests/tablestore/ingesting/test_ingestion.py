@@ -16,7 +16,7 @@ from kafka import KafkaProducer
 
 from filestore.errors import Conflict, Corrupt, InvalidRequest, NotFound
 from tablestore import Ingestion, KafkaTable, Pace, Store, Table
-from tests.servers.kafka import KafkaBroker
+from tests.servers.kafka import KafkaBroker, quiet
 from tests.tablestore.ingesting.debezium import ID, TEXT, Messages, decimal, instant, make_topic
 
 pytestmark = pytest.mark.kafka
@@ -193,7 +193,7 @@ def test_messages_that_go_before_the_first_commit_are_missed(
         options = options | {"topic": f"t-{uuid.uuid4()}"}
     with pytest.raises(Corrupt, match="offset 1"):
         source.ingest(options=options).copy()
-    admin = AdminClient({"bootstrap.servers": source.servers})
+    admin = AdminClient(quiet(source.servers))
     [trimmed] = admin.delete_records([TopicPartition(source.topic, 0, 2)]).values()
     trimmed.result(30)
     with pytest.raises(NotFound, match="offset 0 is not there") as caught:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,6 +20,7 @@ from tablestore import Table
 from tablestore.views import refresh
 from tablestore.views.bucket_work import BucketWork
 from tablestore.views.creation import drop_view
+from tablestore.views.holds import Holds
 from tablestore.views.maintained import Execution, MaintainedJoin
 from tablestore.views.refresh import in_own_threads
 from tablestore.writing.apps import VIEW_APP
@@ -295,6 +297,42 @@ def beside(view: MaintainedJoin, step: Callable[[], object]) -> MaintainedJoin:
         return done
 
     return view.executed_by(Execution(run))
+
+
+def test_tables_of_several_files_may_have_maps(sides: Sides) -> None:
+    """Polars panicked in a left join of frames in several chunks with maps, also with maps in a STRUCT."""
+    maps = sides.store.create_table("shop.maps", "k BIGINT, x BIGINT, m MAP<STRING, INT>", primary_key=["k"])
+    inner = sides.store.create_table("shop.inner", "id BIGINT, s STRUCT<m: MAP<STRING, INT>>", primary_key=["id"])
+    view = sides.store.maintain_join("shop.v", left="shop.maps", right="shop.inner", on="x")
+    for value in range(2):
+        for key in range(3):
+            maps.write([{"k": key, "x": key, "m": [("a", value)]}, {"k": 9, "x": 8, "m": None}])
+            inner.write([{"id": key, "s": {"m": [("b", value)]}}, {"id": 8, "s": None}])
+        view.refresh()
+        found = [{"k": key, "x": key, "m": [("a", value)], "s": {"m": [("b", value)]}} for key in range(3)]
+        assert rows(view.table) == [*found, {"k": 9, "x": 8, "m": None, "s": None}]
+        assert view.examine().healthy
+
+
+def test_a_refresh_says_that_versions_expire_before_it_holds_them(
+    sides: Sides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said that another process had refreshed the view, which none had."""
+    view = sides.view()
+    keys, hold = itertools.count(), Holds.hold
+
+    def late(holds: Holds, store: FileStore, version: int) -> None:
+        for _ in range(2):
+            sides.put(sides.left, (next(keys), 1))
+            sides.left.expire()
+        hold(holds, store, version)
+
+    with monkeypatch.context() as patched, pytest.raises(Conflict, match="expired 10 times") as caught:
+        patched.setattr(Holds, "hold", late)
+        view.refresh()
+    assert caught.value.code == "inputs-expired"
+    assert view.refresh() is not None
+    assert_healthy(view.table.filestore)
 
 
 def test_two_refreshes_at_once_commit_one(sides: Sides) -> None:

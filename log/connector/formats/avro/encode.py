@@ -10,6 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filestore.rows.casting import cast_column
+
 __all__ = ["datums"]
 
 _DECIMAL_BYTES = 16
@@ -81,7 +83,8 @@ def _values(array: pa.Array) -> list[_Part]:
 
 def _map(array: pa.Array) -> pa.Array:
     kind = array.type
-    entries = array.cast(pa.list_(pa.struct([pa.field("key", kind.key_type), pa.field("value", kind.item_type)])))
+    pair = pa.struct([pa.field("key", kind.key_type), pa.field("value", kind.item_type)])
+    entries = cast_column(array, pa.list_(pair))
     keys, items = entries.flatten().flatten()
     return _blocks(entries, _joined([*_values(keys), *_parts(items, kind.item_field)], len(keys)))
 

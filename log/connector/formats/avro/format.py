@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from filestore.errors import InvalidRequest, NotFound, Unsupported
+from filestore.rows.casting import cast_column
 from log.connector.formats.avro.decode import decode_datums
 from log.connector.formats.avro.encode import datums
 from log.connector.formats.avro.schema import Node, avro_schema, in_milliseconds, parse_schema
@@ -156,7 +157,7 @@ def _stored(rows: pa.Table, millis: bool) -> pa.Table:
     columns = []
     for column, field in zip(rows.columns, in_milliseconds(rows.schema), strict=True):
         try:
-            columns.append(column.cast(field.type))
+            columns.append(cast_column(column, field.type))
         except pa.ArrowInvalid as error:
             raise InvalidRequest(
                 f"column {field.name!r} has a timestamp that milliseconds cannot hold ({error}): round it, or set "

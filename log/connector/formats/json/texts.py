@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filestore.rows.casting import cast_column
 from log.json_rows import check_range, quoted
 
 __all__ = ["JsonStyle", "to_texts"]
@@ -137,7 +138,8 @@ def _text(array: pa.Array, style: JsonStyle) -> pl.Series:
 
 def _map(array: pa.Array, style: JsonStyle) -> pl.Series:
     kind = array.type
-    entries = array.cast(pa.list_(pa.struct([pa.field("key", kind.key_type), pa.field("value", kind.item_type)])))
+    pair = pa.struct([pa.field("key", kind.key_type), pa.field("value", kind.item_type)])
+    entries = cast_column(array, pa.list_(pair))
     keys, items = entries.flatten().flatten()
     pairs = pl.DataFrame({"k": _text(keys, style), "v": _text(items, style)})
     return _joined(entries, pairs.select(pl.concat_str("k", pl.lit(":"), "v")).to_series(), "{}")
