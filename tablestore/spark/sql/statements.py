@@ -252,8 +252,8 @@ def _list_partitions(store: Store, request: Request) -> list[list[str | None]]:
     return sorted(([value for _, value in partition] for partition in slots), key=repr)
 
 
-def _drop_partition(store: Store, request: Request) -> None:
-    checked_table(store, request).drop_partitions([request["partition"]])
+def _drop_partitions(store: Store, request: Request) -> None:
+    checked_table(store, request).drop_partitions(request["partitions"])
 
 
 def _load_changes(store: Store, request: Request) -> dict[str, Any]:
@@ -306,7 +306,7 @@ ANSWERS: Mapping[str, Callable[[Store, Request], Any]] = {
     "rename_view": rename_view,
     "truncate": _truncate,
     "list_partitions": _list_partitions,
-    "drop_partition": _drop_partition,
+    "drop_partitions": _drop_partitions,
     "list_procedures": _list_procedures,
     "load_procedure": _load_procedure,
     "load_changes": _load_changes,

@@ -206,6 +206,30 @@ INSERTS = [
     *gives("SELECT * FROM lake.stock.days ORDER BY day", "2026-01-02 | 21.0", "2026-01-03 | 5.0"),
 ]
 
+PARTITIONS = [
+    *does(
+        "CREATE TABLE lake.stock.places (n INT, land STRING, town STRING) PARTITIONED BY (land, town)",
+        "INSERT INTO lake.stock.places VALUES (1, 'at', 'x'), (2, 'at', 'y'), (3, 'be', 'x'), (4, 'be', null), "
+        "(5, 'ch', 'x')",
+        "TRUNCATE TABLE lake.stock.places PARTITION (land = 'ch')",
+        "TRUNCATE TABLE lake.stock.places PARTITION (land = 'de')",
+    ),
+    *refuses("TRUNCATE TABLE lake.stock.places PARTITION (land = 'de', town = 'x')", "PARTITIONS_NOT_FOUND"),
+    *gives("SHOW PARTITIONS lake.stock.places PARTITION (town = 'x')", "land=at/town=x", "land=be/town=x"),
+    *does("ALTER TABLE lake.stock.places DROP PARTITION (land = 'at', town = 'y'), PARTITION (LAND = 'be')"),
+    *gives("SELECT * FROM lake.stock.places", "1 | at | x"),
+    *refuses("ALTER TABLE lake.stock.places DROP PARTITION (land = 'de')", "[tablestore: partition-not-found]"),
+    *refuses("ALTER TABLE lake.stock.places DROP PARTITION (n = 1)", "PARTITIONS_NOT_FOUND"),
+    *refuses("ALTER TABLE lake.stock.places DROP PARTITION (land = 'at') PURGE", "[tablestore: purge-partition]"),
+    *refuses(
+        "ALTER TABLE lake.stock.places PARTITION (land = 'at', town = 'x') "
+        "RENAME TO PARTITION (land = 'at', town = 'z')",
+        "[tablestore: rename-partition]",
+    ),
+    *does("ALTER TABLE lake.stock.places DROP IF EXISTS PARTITION (land = 'de')"),
+    *gives("SELECT operation FROM lake.stock.places$snapshots WHERE version > 2", "DROP PARTITION"),
+]
+
 ROWS = [
     *does(
         "UPDATE lake.stock.items SET name = upper(name), price = price + 1 WHERE id = 1",
@@ -509,8 +533,8 @@ END = [
 ]
 
 STATEMENTS: Sequence[Statement] = [
-    *DATABASES, *TABLES, *CHANGED_TABLES, *INSERTS, *ROWS, *QUERIES, *VIEWS, *MATERIALIZED, *VERSIONS, *PROCEDURES,
-    *END,
+    *DATABASES, *TABLES, *CHANGED_TABLES, *INSERTS, *PARTITIONS, *ROWS, *QUERIES, *VIEWS, *MATERIALIZED, *VERSIONS,
+    *PROCEDURES, *END,
 ]  # fmt: skip
 
 CORE: Sequence[Statement] = [
