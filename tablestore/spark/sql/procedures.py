@@ -64,11 +64,16 @@ class Procedure:
     columns: str
     run: Callable[[SparkStore, Arguments], Iterable[Row]]
 
+    def _signature(self) -> str:
+        """Returns how it is called: DESCRIBE PROCEDURE shows nothing of parameters itself."""
+        parameters = (f"{p.name} {p.type}{'' if p.default is None else f' => {p.default}'}" for p in self.parameters)
+        return f"{self.name}({', '.join(parameters)}) returns {self.columns}"
+
     def described(self) -> dict[str, Any]:
         """Describes it for Java."""
         return {
             "name": self.name,
-            "description": self.comment,
+            "description": f"{self.comment} {self._signature()}",
             "parameters": [
                 {"name": p.name, "type": p.type, "comment": p.comment}
                 | ({} if p.default is None else {"default": p.default})

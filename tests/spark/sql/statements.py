@@ -524,6 +524,12 @@ PROCEDURES = [
     *gives("CALL lake.sys.doctor('stock.t')"),
     *gives("CALL lake.sys.doctor('stock.items')"),
     *gives("CALL lake.sys.doctor(table => 'stock.days')"),
+    *gives(
+        "DESCRIBE PROCEDURE lake.sys.fold",
+        "Procedure:   fold",
+        "Description: Merges pending runs (write-mode = merge-on-read). fold(table STRING) returns version BIGINT, "
+        "operation STRING",
+    ),
 ]
 
 END = [

@@ -32,6 +32,11 @@ record Procedure(Place place, JsonNode definition) implements UnboundProcedure, 
   }
 
   @Override
+  public String description() {
+    return definition.get("description").asText();
+  }
+
+  @Override
   public BoundProcedure bind(StructType inputType) {
     return this;
   }
