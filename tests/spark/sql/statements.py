@@ -130,7 +130,7 @@ TABLES = [
         "id BIGINT NOT NULL,",
         "name STRING… COMMENT 'on its label',",
         "price DECIMAL(10,2),",
-        "CONSTRAINT alike_pk PRIMARY KEY (id) NOT ENFORCED NORELY)",
+        "CONSTRAINT alike_pk PRIMARY KEY (id) NOT ENFORCED RELY)",
         "USING delta",
         "COMMENT 'what is sold'",
         "TBLPROPERTIES (",
