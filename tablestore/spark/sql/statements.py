@@ -31,6 +31,7 @@ from tablestore.spark.sql.databases import (
 )
 from tablestore.spark.sql.dialect import COLUMNS
 from tablestore.spark.sql.listing import table_properties
+from tablestore.spark.sql.names import argument_table
 from tablestore.spark.sql.procedures import PROCEDURES, Procedure, run_procedure
 from tablestore.spark.sql.requests import (
     OF_SPARK,
@@ -326,4 +327,8 @@ ANSWERS: Mapping[str, Callable[[Store, Request], Any]] = {
 
 def call(store: SparkStore, request: Request) -> dict[str, Any]:
     """Runs a procedure."""
-    return run_procedure(store, _procedure(request), {**request["arguments"], "catalog": request["catalog"]})
+    arguments = {**request["arguments"], "catalog": request["catalog"]}
+    if arguments.get("table") is not None:
+        current = request["current_catalog"], request["current_database"]
+        arguments["table"] = argument_table(arguments["table"], request["catalog"], current)
+    return run_procedure(store, _procedure(request), arguments)

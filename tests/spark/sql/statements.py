@@ -550,7 +550,9 @@ PROCEDURES = [
     *refuses("CALL lake.sys.stop_stream('none')", "[tablestore: no-stream]"),
     *refuses("CALL lake.sys.nothing()", "nothing"),
     *gives("CALL lake.sys.doctor('stock.t')"),
-    *gives("CALL lake.sys.doctor('stock.items')"),
+    *gives("CALL lake.sys.doctor('lake.stock.items')"),
+    *gives("CALL lake.sys.doctor('items')"),
+    *refuses("CALL lake.sys.doctor('spark_catalog.stock.items')", "[tablestore: other-catalog]"),
     *gives("CALL lake.sys.doctor(table => 'stock.days')"),
     *gives(
         "DESCRIBE PROCEDURE lake.sys.fold",

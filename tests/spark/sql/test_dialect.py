@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from filestore.errors import InvalidRequest, Unsupported
 from tablestore.spark.sql.dialect import rewritten
-from tablestore.spark.sql.names import Names, literal
+from tablestore.spark.sql.names import Names, argument_table, literal
 
 ELSEWHERE = Names(frozenset({"lake", "my lake"}), "spark_catalog", "default")
 HERE = Names(frozenset({"lake"}), "lake", "shop")
@@ -228,6 +228,27 @@ def test_a_materialized_view_in_a_database_of_ours() -> None:
 def test_a_clause_of_a_materialized_view_is_done_or_refused(statement: str, sentence: str) -> None:
     with pytest.raises((InvalidRequest, Unsupported), match=sentence):
         rewritten(statement, ELSEWHERE)
+
+
+@pytest.mark.parametrize(
+    ("text", "current", "table"),
+    [
+        ("shop.t", ("lake", "x"), "shop.t"),
+        ("lake.shop.t", ("other", "x"), "shop.t"),
+        ("`lake`.`shop`.`t`", ("other", "x"), "shop.t"),
+        ("t", ("lake", "shop"), "shop.t"),
+        ("t", ("other", "shop"), "t"),
+        ("t", ("lake", ""), "t"),
+    ],
+)
+def test_the_table_of_a_procedure_is_in_the_current_database(text: str, current: tuple[str, str], table: str) -> None:
+    assert argument_table(text, "lake", current) == table
+
+
+def test_the_table_of_a_procedure_is_not_in_another_catalog() -> None:
+    with pytest.raises(InvalidRequest, match=r"'other.shop.t' is of the catalog other") as raised:
+        argument_table("other.shop.t", "lake", ("lake", "shop"))
+    assert raised.value.code == "other-catalog"
 
 
 WORDS = [*"`'\"\\.()-/*; \n", "CREATE", "TABLE", "ALTER", "a", "WITH", "AS", "COMPACT", "DETAIL"]
