@@ -277,6 +277,18 @@ ROWS = [
     ),
     *gives("SELECT * FROM lake.stock.items ORDER BY id", "1 | PEN | 8.25", "2 | INK | 8.25", "5 | pad | 3.00"),
     *gives("SELECT * FROM lake.stock.days", "2026-01-02 | 42.0"),
+    *does(
+        "DECLARE VARIABLE word STRING DEFAULT 'mug'",
+        "DECLARE VARIABLE wanted INT DEFAULT 5",
+        "UPDATE lake.stock.items SET name = upper(word), price = session.wanted WHERE id = wanted",
+    ),
+    *gives("SELECT name, price FROM lake.stock.items WHERE id = wanted", "MUG | 5.00"),
+    *refuses("UPDATE lake.stock.items SET wanted = 1", "wanted"),
+    *does(
+        "UPDATE lake.stock.items SET name = 'pad', price = 3 WHERE id = 5",
+        "DROP TEMPORARY VARIABLE word",
+        "DROP TEMPORARY VARIABLE wanted",
+    ),
     *refuses("UPDATE lake.stock.items SET id = id + 1", "primary key"),
     *refuses(
         "MERGE INTO lake.stock.items t USING (SELECT * FROM VALUES (1L, 'a', 1.0), (1L, 'b', 1.0) "
