@@ -153,6 +153,14 @@ def test_a_stream_is_started_in_sql(session: SparkSession, sql: Sql, folder: Pat
 
 
 @pytest.mark.usefixtures("orders")
+def test_a_name_of_a_system_table_in_a_program(session: SparkSession, sql: Sql, folder: Path) -> None:
+    assert session.table("lake.shop.orders$snapshots").count() == 1
+    rows = session.readStream.table("lake.shop.orders$snapshots").selectExpr("version AS id")
+    with pytest.raises(AnalysisException, match="is a system table, which has no changes"):
+        run(rows, "lake.shop.copy", folder / "checkpoint")
+
+
+@pytest.mark.usefixtures("orders")
 def test_streams_are_listed_and_stopped(session: SparkSession, sql: Sql, folder: Path) -> None:
     query = "SELECT *, _kind FROM STREAM lake.shop.orders"
     call = f"CALL lake.sys.start_stream('shop.copy', '{query}', '{folder}/checkpoint', name => 'copying')"

@@ -29,6 +29,9 @@ final class StatementParser implements ParserInterface {
               + "|\\bDESC(RIBE)?\\s+(DETAIL|HISTORY)\\b|\\bSHOW\\s+TABLE\\s+EXTENDED\\b",
           Pattern.CASE_INSENSITIVE);
 
+  /** The name of a system table, which Spark's grammar has in backticks only. */
+  private static final Pattern SYSTEM_TABLE = Pattern.compile("(?<![\\w`$])(\\w+\\$\\w+)(?![\\w`$])");
+
   private static final String SETTING = "spark.sql.catalog.";
 
   private final SparkSession session;
@@ -87,7 +90,7 @@ final class StatementParser implements ParserInterface {
 
   @Override
   public Seq<String> parseMultipartIdentifier(String text) throws ParseException {
-    return spark.parseMultipartIdentifier(text);
+    return spark.parseMultipartIdentifier(SYSTEM_TABLE.matcher(text).replaceAll("`$1`")); // of readStream.table(…)
   }
 
   @Override
