@@ -560,12 +560,24 @@ PROCEDURES = [
     *gives("CALL lake.sys.expire_partitions('stock.days')"),
     *refuses("CALL lake.sys.reset_consumer('stock.t', 'nobody')", "[tablestore: no-such-consumer]"),
     *gives("CALL lake.sys.list_streams()"),
+    *refuses("INSERT INTO lake.stock.items SELECT * FROM STREAM lake.stock.items", "[tablestore: no-checkpoint]"),
+    *refuses(
+        "INSERT OVERWRITE lake.stock.days SELECT day, 1 FROM STREAM lake.stock.days", "[tablestore: no-checkpoint]"
+    ),
     *refuses("CALL lake.sys.stop_stream('none')", "[tablestore: no-stream]"),
     *refuses("CALL lake.sys.nothing()", "nothing"),
     *gives("CALL lake.sys.doctor('stock.t')"),
     *gives("CALL lake.sys.doctor('lake.stock.items')"),
     *gives("CALL lake.sys.doctor('items')"),
     *refuses("CALL lake.sys.doctor('spark_catalog.stock.items')", "[tablestore: other-catalog]"),
+    *gives(
+        "BEGIN ALTER TABLE lake.stock.days COMPACT; CREATE TABLE made (a INT) WITH ('bucket' = '1'); "
+        "INSERT INTO made VALUES (1); SELECT operation FROM made$snapshots ORDER BY version; END",
+        "CREATE TABLE",
+        "WRITE",
+    ),
+    *shows("EXPLAIN CREATE TABLE lake.stock.other (a INT) WITH ('bucket' = '1')"),
+    *shows("EXPLAIN SELECT * FROM lake.stock.days$files"),
     *gives("CALL lake.sys.doctor(table => 'stock.days')"),
     *gives(
         "DESCRIBE PROCEDURE lake.sys.fold",

@@ -170,6 +170,46 @@ HERE = Names(frozenset({"lake"}), "lake", "shop")
         ),
         ("INSERT INTO lake.s.t WITH ('a' = 'b') SELECT 1", "INSERT INTO lake.s.t WITH ('a' = 'b') SELECT 1"),
         (
+            "INSERT INTO TABLE lake.s.t (a, `b c`) WITH ('checkpoint' = 'c') SELECT 1, 2 FROM STREAM o",
+            "CALL `lake`.sys.start_stream(table => 's.t', query => 'SELECT 1, 2 FROM STREAM o', checkpoint => 'c', "
+            """columns => '["a", "b c"]')""",
+        ),
+        (
+            "INSERT INTO lake.s.t BY NAME WITH ('checkpoint' = 'c') SELECT 1",
+            "CALL `lake`.sys.start_stream(table => 's.t', query => 'SELECT 1', checkpoint => 'c')",
+        ),
+        (
+            "INSERT INTO lake.s.t WITH ('checkpoint' = 'c')",
+            "CALL `lake`.sys.start_stream(table => 's.t', query => '', checkpoint => 'c')",
+        ),
+        (
+            "INSERT INTO lake.s.t PARTITION (p = 1) (a, b) WITH ('a' = 'b') VALUES (1, 2);",
+            "INSERT INTO lake.s.t WITH ('a' = 'b') PARTITION (p = 1) (a, b) VALUES (1, 2);",
+        ),
+        (
+            "INSERT OVERWRITE lake.s.t BY NAME WITH ('a' = 'b') SELECT 1",
+            "INSERT OVERWRITE lake.s.t WITH ('a' = 'b') BY NAME SELECT 1",
+        ),
+        ("INSERT INTO lake.s.t (SELECT a FROM b)", "INSERT INTO lake.s.t (SELECT a FROM b)"),
+        ("INSERT INTO lake.s.t BY", "INSERT INTO lake.s.t BY"),
+        (
+            "EXPLAIN\nextended\n ALTER TABLE lake.s.t COMPACT;",
+            "EXPLAIN\nextended\n CALL `lake`.sys.compact(table => 's.t', full => true);",
+        ),
+        (
+            "EXPLAIN CREATE TABLE lake.s.t (a INT) WITH ('bucket' = '4')",
+            "EXPLAIN CREATE TABLE lake.s.t (a INT) TBLPROPERTIES ('bucket' = '4')",
+        ),
+        ("EXPLAIN SELECT * FROM lake.s.t$files", "EXPLAIN SELECT * FROM lake.s.`t$files`"),
+        (
+            "BEGIN ALTER TABLE lake.s.t COMPACT; IF x THEN DESCRIBE DETAIL lake.s.t; END IF; TABLE lake.s.t$tags; "
+            "EXPLAIN SELECT 1 FROM lake.s.t$tags; CREATE TABLE lake.s.u (a INT) WITH ('bucket' = '4'); END",
+            "BEGIN CALL `lake`.sys.compact(table => 's.t', full => true); IF x THEN CALL `lake`.sys.describe_detail("
+            "table => 's.t'); END IF; TABLE lake.s.`t$tags`; EXPLAIN SELECT 1 FROM lake.s.`t$tags`; "
+            "CREATE TABLE lake.s.u (a INT) TBLPROPERTIES ('bucket' = '4'); END",
+        ),
+        ("BEGIN SELECT CASE WHEN a THEN b ELSE c END; END", "BEGIN SELECT CASE WHEN a THEN b ELSE c END; END"),
+        (
             "INSERT INTO o.s.t WITH ('checkpoint' = 'b') SELECT 1",
             "INSERT INTO o.s.t WITH ('checkpoint' = 'b') SELECT 1",
         ),
@@ -228,6 +268,21 @@ def test_a_materialized_view_in_a_database_of_ours() -> None:
 def test_a_clause_of_a_materialized_view_is_done_or_refused(statement: str, sentence: str) -> None:
     with pytest.raises((InvalidRequest, Unsupported), match=sentence):
         rewritten(statement, ELSEWHERE)
+
+
+@pytest.mark.parametrize(
+    ("statement", "code", "sentence"),
+    [
+        ("INSERT INTO lake.s.t WITH ('trigger' = '1 s') SELECT 1", "no-checkpoint", "write INSERT INTO s.t WITH"),
+        ("INSERT INTO lake.s.t WITH ('checkpoint' = 'c', 'trig' = '1') SELECT 1", "unknown-option", "no option trig"),
+        ("INSERT OVERWRITE lake.s.t WITH ('checkpoint' = 'c') SELECT 1", "output-mode", "starts no stream"),
+        ("INSERT INTO lake.s.t PARTITION (a = 1) WITH ('checkpoint' = 'c') SELECT 1", "stream-partition", "PARTITION"),
+    ],
+)
+def test_options_of_a_statement_are_used_or_refused(statement: str, code: str, sentence: str) -> None:
+    with pytest.raises((InvalidRequest, Unsupported), match=sentence) as raised:
+        rewritten(statement, HERE)
+    assert raised.value.code == code
 
 
 @pytest.mark.parametrize(

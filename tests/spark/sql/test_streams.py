@@ -152,6 +152,23 @@ def test_a_stream_is_started_in_sql(session: SparkSession, sql: Sql, folder: Pat
     assert sql("SELECT * FROM lake.shop.copy") == [(2, "b")]
 
 
+@pytest.mark.parametrize(
+    ("into", "options", "query", "code"),
+    [
+        ("", "'trigger' = 'soon'", "*, _kind FROM STREAM lake.shop.orders", "bad-trigger"),
+        ("", "'trigger' = '-5 seconds'", "*, _kind FROM STREAM lake.shop.orders", "bad-trigger"),
+        ("", "'output_mode' = 'often'", "*, _kind FROM STREAM lake.shop.orders", "output-mode"),
+        ("(id)", "'trigger' = '1 second'", "* FROM STREAM lake.shop.orders", "column-count"),
+        ("", "'trigger' = '1 second'", "version AS id FROM STREAM lake.shop.orders$snapshots", "system-table"),
+    ],
+)
+@pytest.mark.usefixtures("orders")
+def test_a_stream_that_cannot_start(sql: Sql, folder: Path, into: str, options: str, query: str, code: str) -> None:
+    with pytest.raises(AnalysisException, match=code):
+        sql(f"INSERT INTO lake.shop.copy {into} WITH ('checkpoint' = '{folder}/c', {options}) SELECT {query}")
+    assert sql("CALL lake.sys.list_streams()") == []
+
+
 @pytest.mark.usefixtures("orders")
 def test_a_name_of_a_system_table_in_a_program(session: SparkSession, sql: Sql, folder: Path) -> None:
     assert session.table("lake.shop.orders$snapshots").count() == 1
@@ -167,6 +184,10 @@ def test_streams_are_listed_and_stopped(session: SparkSession, sql: Sql, folder:
     [(query_id, name)] = sql(call)
     assert name == "copying"
     assert [row[:2] for row in sql("CALL lake.sys.list_streams()")] == [(query_id, "copying")]
+    with pytest.raises(AnalysisException, match="stream-exists"):
+        sql(call)
+    with pytest.raises(AnalysisException, match="bad-checkpoint"):
+        sql(call.replace(f"{folder}/checkpoint", " "))
     assert sql("CALL lake.sys.stop_stream('copying')") == [(query_id, "copying")]
     assert sql("CALL lake.sys.list_streams()") == []
     with pytest.raises(AnalysisException, match="no-stream"):
