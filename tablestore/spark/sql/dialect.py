@@ -13,6 +13,7 @@
     EXPLAIN CREATE MATERIALIZED VIEW … AS SELECT …   CALL lake.sys.explain_materialized_view(…)
     DROP MATERIALIZED VIEW shop.v                    CALL lake.sys.drop_materialized_view(…)
     SHOW TABLE EXTENDED IN shop LIKE '*'             CALL lake.sys.show_tables(…), which has views, too
+    SELECT … FROM shop.orders /*+ OPTIONS(…) */      shop.orders WITH (…) (Flink)
     BEGIN …; …; END                                  the same for each of its statements
     EXPLAIN …                                        the same for what is explained
     SELECT … FROM table_changes('shop.orders', 2, 5)  shop.orders CHANGES FROM VERSION 2 TO VERSION 5 (Delta)
@@ -34,6 +35,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from filestore.errors import Unsupported
 from tablestore.spark.sql.column_list import column_list
+from tablestore.spark.sql.hints import with_options
 from tablestore.spark.sql.insertion import insertion
 from tablestore.spark.sql.materialized import explained, materialized_view
 from tablestore.spark.sql.names import Names, literal, name_parts, named_table, quoted
@@ -61,7 +63,7 @@ def rewritten(statement: str, names: Names) -> str:
         tokens = sqlglot.tokenize(statement, dialect="spark")
         if len(tokens) > 1 and tokens[0].text.upper() == "EXPLAIN":
             return _explain(statement, tokens, names)
-        statement = temporal_joins(_table_changes(statement, names), names)
+        statement = temporal_joins(_table_changes(with_options(statement, names), names), names)
         tokens = sqlglot.tokenize(statement, dialect="spark")
     except TokenError:
         return statement  # Spark says what is wrong with it

@@ -193,6 +193,15 @@ HERE = Names(frozenset({"lake"}), "lake", "shop")
         ("INSERT INTO lake.s.t (SELECT a FROM b)", "INSERT INTO lake.s.t (SELECT a FROM b)"),
         ("INSERT INTO lake.s.t BY", "INSERT INTO lake.s.t BY"),
         (
+            "INSERT INTO lake.s.t /*+ OPTIONS('checkpoint' = 'c') */ SELECT 1",
+            "CALL `lake`.sys.start_stream(table => 's.t', query => 'SELECT 1', checkpoint => 'c')",
+        ),
+        (
+            "SELECT '/*+ OPTIONS(1) */' /* a */ FROM lake.s.t /*+ options ( 'a' = '*' ) */ AS x -- /*+ OPTIONS(1) */",
+            "SELECT '/*+ OPTIONS(1) */' /* a */ FROM lake.s.t WITH ( 'a' = '*' ) AS x -- /*+ OPTIONS(1) */",
+        ),
+        ("SELECT * FROM o.s.t /*+ OPTIONS('a' = 'b') */", "SELECT * FROM o.s.t /*+ OPTIONS('a' = 'b') */"),
+        (
             "EXPLAIN\nextended\n ALTER TABLE lake.s.t COMPACT;",
             "EXPLAIN\nextended\n CALL `lake`.sys.compact(table => 's.t', full => true);",
         ),
@@ -277,6 +286,9 @@ def test_a_clause_of_a_materialized_view_is_done_or_refused(statement: str, sent
         ("INSERT INTO lake.s.t WITH ('checkpoint' = 'c', 'trig' = '1') SELECT 1", "unknown-option", "no option trig"),
         ("INSERT OVERWRITE lake.s.t WITH ('checkpoint' = 'c') SELECT 1", "output-mode", "starts no stream"),
         ("INSERT INTO lake.s.t PARTITION (a = 1) WITH ('checkpoint' = 'c') SELECT 1", "stream-partition", "PARTITION"),
+        ("SELECT /*+ OPTIONS('a' = 'b') */ * FROM lake.s.t", "options-hint", "not behind SELECT"),
+        ("SELECT * FROM shop.t AS x /*+ OPTIONS('a' = 'b') */", "options-hint", "not behind x"),
+        ("WITH x AS (SELECT 1) SELECT * FROM x /*+ OPTIONS('a' = 'b') */", "options-hint", "query of WITH"),
     ],
 )
 def test_options_of_a_statement_are_used_or_refused(statement: str, code: str, sentence: str) -> None:

@@ -152,6 +152,24 @@ def test_a_stream_is_started_in_sql(session: SparkSession, sql: Sql, folder: Pat
     assert sql("SELECT * FROM lake.shop.copy") == [(2, "b")]
 
 
+@pytest.mark.usefixtures("orders")
+def test_a_list_of_columns_and_options_of_the_log(sql: Sql, folder: Path) -> None:
+    sql("INSERT INTO lake.shop.orders VALUES (1, 'a')")
+    options = "'checkpoint' = '{0}/{1}', 'trigger' = 'available-now'"
+    named = options.format(folder, "named")
+    sql(f"INSERT INTO lake.shop.copy (v, id) WITH ({named}) SELECT upper(v), id, _kind FROM STREAM lake.shop.orders")
+    assert sql("SELECT * FROM lake.shop.copy") == [(1, "A")]
+    sql(
+        f"INSERT INTO lake.shop.copy /*+ OPTIONS({options.format(folder, 'hint')}) */ "
+        "SELECT *, _kind FROM STREAM lake.shop.orders /*+ OPTIONS('log.scan' = 'latest') */"
+    )
+    sql(
+        f"INSERT INTO lake.shop.copy BY NAME WITH ({options.format(folder, 'all')}) SELECT v, id + 1 AS id FROM STREAM "
+        "lake.shop.orders WITH ('log.scan' = 'from-timestamp', 'log.scan.timestamp-millis' = '0')"
+    )
+    assert sql("SELECT * FROM lake.shop.copy") == [(1, "A"), (2, "a")]
+
+
 @pytest.mark.parametrize(
     ("into", "options", "query", "code"),
     [
@@ -160,6 +178,12 @@ def test_a_stream_is_started_in_sql(session: SparkSession, sql: Sql, folder: Pat
         ("", "'output_mode' = 'often'", "*, _kind FROM STREAM lake.shop.orders", "output-mode"),
         ("(id)", "'trigger' = '1 second'", "* FROM STREAM lake.shop.orders", "column-count"),
         ("", "'trigger' = '1 second'", "version AS id FROM STREAM lake.shop.orders$snapshots", "system-table"),
+        (
+            "",
+            "'trigger' = '1 second'",
+            "* FROM STREAM lake.shop.orders WITH ('scan' = 'full', 'log.scan' = 'full')",
+            "twice",
+        ),
     ],
 )
 @pytest.mark.usefixtures("orders")

@@ -23,7 +23,7 @@ final class StatementParser implements ParserInterface {
   /** The words of such statements, so that Python is not asked about all others. */
   private static final Pattern MAYBE =
       Pattern.compile(
-          "\\$|\\bWITH\\s*\\(|\\b(COMPACT|MATERIALIZED|METADATA|SYSTEM_TIME|TABLE_CHANGES|WATERMARK)\\b"
+          "\\$|\\bWITH\\s*\\(|/\\*\\+\\s*OPTIONS\\b|\\b(COMPACT|MATERIALIZED|METADATA|SYSTEM_TIME|TABLE_CHANGES|WATERMARK)\\b"
               // a comment may be before them: dbt writes one before each of its statements
               + "|\\bCREATE\\s+(OR\\s+REPLACE\\s+)?TABLE\\b"
               + "|\\bDESC(RIBE)?\\s+(DETAIL|HISTORY)\\b|\\bSHOW\\s+TABLE\\s+EXTENDED\\b",
