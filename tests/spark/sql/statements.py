@@ -329,6 +329,7 @@ VIEWS = [
         "CREATE VIEW IF NOT EXISTS cheap AS SELECT 1 AS x",
     ),
     *gives("SELECT number, price FROM lake.stock.cheap", "5 | 3.00"),
+    *refuses("SELECT * FROM cheap WITH ('fresh' = 'true')", "a read of a view has no option fresh"),
     *gives("DESCRIBE lake.stock.cheap", "number | bigint | of the item", "price | decimal(10,2) | NULL"),
     *shows("SHOW CREATE TABLE lake.stock.cheap"),
     *refuses("CREATE VIEW lake.stock.cheap AS SELECT 1 AS x", "already exists"),
