@@ -206,6 +206,10 @@ INSERTS = [
         "4 | cap | NULL",
     ),
     *refuses("INSERT INTO lake.stock.items VALUES (1, 'pen')", "INSERT_COLUMN_ARITY_MISMATCH"),
+    *refuses(
+        "INSERT INTO lake.stock.items (id) WITH ('bucket' = '2') VALUES (1)",
+        "a write of rows has no options, and so not",
+    ),
     *does(
         "INSERT INTO lake.stock.days VALUES (DATE'2026-01-01', 1.0), (DATE'2026-01-02', 2.0)",
         "INSERT INTO lake.stock.days PARTITION (day = DATE'2026-01-03') VALUES (3.0)",
