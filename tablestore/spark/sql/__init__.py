@@ -10,5 +10,7 @@ Spark calls Java, which is in ``tablestore/spark/jvm``; that asks this package, 
     listing     the tables and views of a database, for programs
     columns     schemas and changes of columns, as Spark describes them
     procedures  ``CALL catalog.sys.<name>(…)``
+    streams     the procedures that start, list and stop streaming queries
+    dialect     statements that Spark's grammar lacks
     jar         the Java classes, compiled
 """

@@ -23,6 +23,7 @@ from filestore.model.changes import (
 )
 from filestore.model.schema import Schema
 from filestore.model.types import from_delta
+from tablestore.spark.sql.clauses import constraint_refused, refuse_clauses
 
 __all__ = ["changes_from_spark", "schema_from_spark", "schema_to_spark"]
 
@@ -53,17 +54,25 @@ def changes_from_spark(described: Iterable[Mapping[str, Any]]) -> list[Change]:
     Raises:
         Unsupported: a change that tables do not have.
     """
-    return [_KINDS[change["kind"]](change) for change in described]
+    return [_KINDS.get(change["kind"], _unknown)(change) for change in described]
+
+
+def _unknown(change: Mapping[str, Any]) -> Change:
+    raise Unsupported(f"ALTER TABLE cannot do this: {change['kind']}")
 
 
 def _option(change: Mapping[str, Any]) -> Change:
     name, value = change["name"], change.get("value")
+    if value is not None:
+        refuse_clauses({name: value})
     if name == _COMMENT:
-        return SetComment(value)
+        return SetComment(value or None)  # of COMMENT ON TABLE … IS NULL Spark makes an empty text
     return UnsetOption(name) if value is None else SetOption(name, value)
 
 
 def _added(change: Mapping[str, Any]) -> Change:
+    if change.get("default"):
+        return _default(change)
     name, place = change["name"], (change.get("after"), change.get("first", False))
     return AddColumn(name, _type(name, change["type"]), change["nullable"], change.get("comment"), *place)
 
@@ -76,6 +85,20 @@ def _nullable(change: Mapping[str, Any]) -> Change:
     )
 
 
+def _default(change: Mapping[str, Any]) -> Change:
+    raise Unsupported(f"a column has no DEFAULT here: rows that lack column {change['name']} have null")
+
+
+def _clustered(change: Mapping[str, Any]) -> Change:
+    raise Unsupported(
+        "rows of a table are in partitions and buckets, and not clustered by other columns: leave CLUSTER BY out"
+    )
+
+
+def _constraint(change: Mapping[str, Any]) -> Change:
+    raise constraint_refused(f"{change['kind'].removesuffix('Constraint').upper()} CONSTRAINT {change['name']}")
+
+
 _KINDS: Mapping[str, Callable[[Mapping[str, Any]], Change]] = {
     "set": _option,
     "unset": _option,
@@ -85,6 +108,10 @@ _KINDS: Mapping[str, Callable[[Mapping[str, Any]], Change]] = {
     "type": lambda change: WidenColumn(change["name"], _type(change["name"], change["type"])),
     "nullable": _nullable,
     "comment": lambda change: SetComment(change["comment"], change["name"]),
+    "default": _default,
+    "ClusterBy": _clustered,
+    "AddConstraint": _constraint,
+    "DropConstraint": _constraint,
     "move": lambda change: MoveColumn(change["name"], change.get("after")),
 }
 """The changes by the names that ``TableChanges.java`` gives them."""

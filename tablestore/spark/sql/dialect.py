@@ -13,6 +13,9 @@
     EXPLAIN CREATE MATERIALIZED VIEW … AS SELECT …   CALL lake.sys.explain_materialized_view(…)
     DROP MATERIALIZED VIEW shop.v                    CALL lake.sys.drop_materialized_view(…)
     SHOW TABLE EXTENDED IN shop LIKE '*'             CALL lake.sys.show_tables(…), which has views, too
+    SELECT … FROM shop.orders /*+ OPTIONS(…) */      shop.orders WITH (…) (Flink)
+    BEGIN …; …; END                                  the same for each of its statements
+    EXPLAIN …                                        the same for what is explained
     SELECT … FROM table_changes('shop.orders', 2, 5)  shop.orders CHANGES FROM VERSION 2 TO VERSION 5 (Delta)
 
     FROM o JOIN shop.d FOR SYSTEM_TIME AS OF o.ts     FROM o JOIN shop.d WITH ('system_time' = 'o.ts')
@@ -32,10 +35,13 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from filestore.errors import Unsupported
 from tablestore.spark.sql.column_list import column_list
+from tablestore.spark.sql.hints import with_options
+from tablestore.spark.sql.insertion import insertion
 from tablestore.spark.sql.materialized import explained, materialized_view
 from tablestore.spark.sql.names import Names, literal, name_parts, named_table, quoted
-from tablestore.spark.sql.parenthesized import options_of, parenthesized, texts
+from tablestore.spark.sql.parenthesized import parenthesized, texts
 from tablestore.spark.sql.requests import PROVIDERS, wrong_provider
+from tablestore.spark.sql.script import script
 from tablestore.spark.sql.system_time import temporal_joins
 
 __all__ = ["COLUMNS", "rewritten"]
@@ -54,28 +60,54 @@ def rewritten(statement: str, names: Names) -> str:
         Unsupported: a clause that is understood and cannot be done.
     """
     try:
-        statement = temporal_joins(_table_changes(statement, names), names)
+        tokens = sqlglot.tokenize(statement, dialect="spark")
+        if len(tokens) > 1 and tokens[0].text.upper() == "EXPLAIN":
+            return _explain(statement, tokens, names)
+        statement = temporal_joins(_table_changes(with_options(statement, names), names), names)
         tokens = sqlglot.tokenize(statement, dialect="spark")
     except TokenError:
         return statement  # Spark says what is wrong with it
     while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
         tokens.pop()
+    return _system_tables(_whole(statement, tokens, names))
+
+
+def _whole(statement: str, tokens: Sequence[Token], names: Names) -> str:
+    """Rewrites a statement by its first words."""
     words = [token.text.upper() for token in tokens[:5]]
+    if words[:1] == ["BEGIN"]:
+        return script(statement, tokens, lambda one: rewritten(one, names))
     if words[1:3] == ["MATERIALIZED", "VIEW"] or words[3:5] == ["MATERIALIZED", "VIEW"]:
-        statement = materialized_view(statement, tokens, names)
-    elif words[:1] == ["EXPLAIN"] and len(tokens) > 1:
-        statement = explained(statement, tokens, names)
-    elif words[:2] == ["ALTER", "TABLE"]:
-        statement = _alter(statement, tokens, names)
-    elif words[:1] == ["CREATE"] and "TABLE" in words:
-        statement = _create(statement, tokens, names)
-    elif words[:2] == ["INSERT", "INTO"]:
-        statement = _insert(statement, tokens, names)
-    elif words[:1] in (["DESCRIBE"], ["DESC"]) and words[1:2] in (["DETAIL"], ["HISTORY"]):
-        statement = _describe(statement, tokens, names, words[1].lower())
-    elif words[:1] == ["SHOW"]:
-        statement = _show(statement, tokens, names)
-    return _system_tables(statement)
+        return materialized_view(statement, tokens, names)
+    if words[:2] == ["ALTER", "TABLE"]:
+        return _alter(statement, tokens, names)
+    if words[:1] == ["CREATE"] and "TABLE" in words:
+        return _create(statement, tokens, names)
+    if words[:2] in (["INSERT", "INTO"], ["INSERT", "OVERWRITE"]):
+        return insertion(statement, tokens, names, lambda query: _query_of_stream(query, names))
+    if words[:1] in (["DESCRIBE"], ["DESC"]) and words[1:2] in (["DETAIL"], ["HISTORY"]):
+        return _describe(statement, tokens, names, words[1].lower())
+    if words[:1] == ["SHOW"]:
+        return _show(statement, tokens, names)
+    return statement
+
+
+_MODE = re.compile(r"(EXTENDED|FORMATTED|CODEGEN|COST|LOGICAL)\s+", re.IGNORECASE)
+"""The words that may follow EXPLAIN."""
+
+
+def _explain(statement: str, tokens: Sequence[Token], names: Names) -> str:
+    """Rewrites what is explained; sqlglot reads it as one token."""
+    view = explained(statement, tokens, names)
+    if view != statement:
+        return view
+    inner = _MODE.sub("", tokens[1].text, count=1) if _MODE.match(tokens[1].text) else tokens[1].text
+    begin = statement.rindex(inner)
+    return statement[:begin] + rewritten(inner, names) + statement[begin + len(inner) :]
+
+
+def _query_of_stream(query: str, names: Names) -> str:
+    return _system_tables(temporal_joins(query, names, streaming=True))
 
 
 def _system_tables(statement: str) -> str:
@@ -177,31 +209,6 @@ def _behind_provider(tokens: Sequence[Token], number: int) -> int:
     if number + 1 < len(tokens) and tokens[number].text.upper() == "USING":
         return number + 2
     return number
-
-
-_STREAM_OPTIONS = ("checkpoint", "trigger", "output_mode", "name")
-
-
-def _insert(statement: str, tokens: Sequence[Token], names: Names) -> str:
-    begin = 3 if len(tokens) > 2 and tokens[2].text.upper() == "TABLE" else 2
-    table = named_table(tokens, begin, names)
-    if table is None or table.end >= len(tokens) or tokens[table.end].token_type is not TokenType.WITH:
-        return statement
-    listed = parenthesized(tokens, table.end + 1)
-    if listed is None:
-        return statement
-    options = options_of(listed)
-    if "checkpoint" not in options:
-        return statement
-    if strange := [name for name in options if name not in _STREAM_OPTIONS]:
-        raise Unsupported(
-            f"INSERT INTO of a stream has no option {', '.join(strange)}; it has {', '.join(_STREAM_OPTIONS)}",
-            code="unknown-option",
-        )
-    query = statement[tokens[listed.close].end + 1 : tokens[-1].end + 1].strip()
-    given = {"query": _system_tables(temporal_joins(query, names, streaming=True)), **options}
-    arguments = [f"{name} => {literal(value)}" for name, value in given.items()]
-    return f"CALL {', '.join([table.call('start_stream'), *arguments])})"
 
 
 def _properties(tokens: Sequence[Token], begin: int) -> int | None:

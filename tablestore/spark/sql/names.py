@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-__all__ = ["NamedTable", "Names", "literal", "name_parts", "named_table", "quoted"]
+from filestore.errors import InvalidRequest
+
+__all__ = ["NamedTable", "Names", "argument_table", "literal", "name_parts", "named_table", "quoted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +82,26 @@ def literal(text: str) -> str:
     """Returns a text as a literal of Spark's SQL."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
+
+
+def argument_table(text: str, catalog: str, current: tuple[str, str]) -> str:
+    """Returns ``database.table`` for the name in an argument of ``CALL catalog.sys.…``.
+
+    Args:
+        text: The name. It may begin with the catalog, or leave out the database if that is the current one.
+        catalog: The catalog of the procedure.
+        current: The current catalog and the current database, which may be empty.
+
+    Raises:
+        InvalidRequest: ``other-catalog``: the name begins with another catalog.
+    """
+    parts = [part.strip("`") for part in text.split(".")]
+    if len(parts) == 3 and parts[0] != catalog:
+        raise InvalidRequest(
+            f"{text!r} is of the catalog {parts[0]}, and the procedure of {catalog}: CALL {parts[0]}.sys.… if that is "
+            "a catalog of Tablestore, or write database.table",
+            code="other-catalog",
+        )
+    if len(parts) == 1 and current[0] == catalog and current[1]:
+        return f"{current[1]}.{parts[0]}"
+    return ".".join(parts[-2:] if len(parts) == 3 else parts)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from filestore.errors import AlreadyExists, CommitUnknown, Conflict, InvalidRequest, NotFound
+from filestore.errors import AlreadyExists, CommitUnknown, Conflict, InvalidRequest
 from filestore.model.snapshot import Snapshot
-from filestore.model.types import quoted
 from tablestore.incoming.moments import in_utc
 from tablestore.spark.sql.detail import described, described_partition
 from tablestore.spark.sql.listing import listed
+from tablestore.spark.sql.streams import UNTIL_NOW, list_streams, start_stream, stop_stream
 from tablestore.spark.store import SparkStore
 from tablestore.views.creation import drop_view
 from tablestore.views.maintained import MaintainedJoin
@@ -64,11 +64,16 @@ class Procedure:
     columns: str
     run: Callable[[SparkStore, Arguments], Iterable[Row]]
 
+    def _signature(self) -> str:
+        """Returns how it is called: DESCRIBE PROCEDURE shows nothing of parameters itself."""
+        parameters = (f"{p.name} {p.type}{'' if p.default is None else f' => {p.default}'}" for p in self.parameters)
+        return f"{self.name}({', '.join(parameters)}) returns {self.columns}"
+
     def described(self) -> dict[str, Any]:
         """Describes it for Java."""
         return {
             "name": self.name,
-            "description": self.comment,
+            "description": f"{self.comment} {self._signature()}",
             "parameters": [
                 {"name": p.name, "type": p.type, "comment": p.comment}
                 | ({} if p.default is None else {"default": p.default})
@@ -194,41 +199,6 @@ def _expire_partitions(store: SparkStore, given: Arguments) -> list[Row]:
     return _committed(store.store.managed_table(given["table"]).expire_partitions())
 
 
-def _start_stream(store: SparkStore, given: Arguments) -> list[Row]:
-    store.store.table(given["table"])  # raises if there is none: Spark would create it
-    stream = store.spark.sql(given["query"])
-    if not stream.isStreaming:
-        raise InvalidRequest(
-            "the query reads no stream: write FROM STREAM table, or INSERT INTO without a checkpoint", code="no-stream"
-        )
-    writer = stream.writeStream.option("checkpointLocation", given["checkpoint"]).outputMode(given["output_mode"])
-    if given["name"] is not None:
-        writer = writer.queryName(given["name"])
-    until_now = given["trigger"] == _NOW
-    writer = writer.trigger(availableNow=True) if until_now else writer.trigger(processingTime=given["trigger"])
-    query = writer.toTable(".".join(quoted(part) for part in (given["catalog"], *given["table"].split("."))))
-    if until_now:
-        query.awaitTermination()
-    return [(query.id, query.name)]
-
-
-def _list_streams(store: SparkStore, given: Arguments) -> list[Row]:
-    queries = sorted(store.spark.streams.active, key=lambda query: query.id)
-    return [(query.id, query.name, query.status["message"]) for query in queries]
-
-
-def _stop_stream(store: SparkStore, given: Arguments) -> list[Row]:
-    found = [query for query in store.spark.streams.active if given["stream"] in (query.id, query.name)]
-    if not found:
-        raise NotFound(
-            f"no running stream has the id or name {given['stream']!r}: CALL list_streams() lists them",
-            code="no-stream",
-        )
-    for query in found:
-        query.stop()
-    return [(query.id, query.name) for query in found]
-
-
 def _detail(store: SparkStore, given: Arguments) -> Sequence[Row]:
     table = store.store.managed_table(given["table"])
     return (
@@ -254,7 +224,6 @@ def _moment(text: str | None) -> datetime | None:
         raise InvalidRequest(f"{text!r} is no time: write it like 2026-01-31 12:00:00", code="bad-time") from error
 
 
-_NOW = "available-now"
 _STREAM = "id STRING, name STRING"
 _TABLE = Parameter("table", "database.table")
 _PARTITION = Parameter("partition", "values such as day=2026-01-31,region=eu, or a JSON object", default="NULL")
@@ -393,23 +362,24 @@ PROCEDURES: Mapping[str, Procedure] = {
                 Parameter("query", "a SELECT that reads FROM STREAM"),
                 Parameter("checkpoint", "the folder of its progress"),
                 Parameter(
-                    "trigger", f"a time between batches, or {_NOW}: ends with what there is", default="'1 second'"
+                    "trigger", f"a time between batches, or {UNTIL_NOW}: ends with what there is", default="'1 second'"
                 ),
                 Parameter("output_mode", "append, update or complete", default="'append'"),
                 Parameter("name", "its name", default="NULL"),
+                Parameter("columns", "those that it writes, as a JSON list; null: by their names", default="NULL"),
             ),
             _STREAM,
-            _start_stream,
+            start_stream,
         ),
         Procedure(
-            "list_streams", "Lists the streaming queries that run.", (), f"{_STREAM}, status STRING", _list_streams
+            "list_streams", "Lists the streaming queries that run.", (), f"{_STREAM}, status STRING", list_streams
         ),
         Procedure(
             "stop_stream",
             "Stops a streaming query; with its checkpoint it can go on later.",
             (Parameter("stream", "its id or name"),),
             _STREAM,
-            _stop_stream,
+            stop_stream,
         ),
         Procedure(
             "describe_detail",

@@ -56,6 +56,12 @@ def changes(store: SparkStore, request: Request) -> DataFrame:
 
 def read_stream(store: SparkStore, request: Request) -> DataFrame:
     """Reads the changes of a table as they are committed, or of a topic as they arrive."""
+    if split_name(name_of(request))[1] is not None:
+        raise Unsupported(
+            f"{name_of(request)} is a system table, which has no changes: read it by a query without STREAM, or stream "
+            "its table",
+            code="system-table",
+        )
     if isinstance(same_table(store.store, request), KafkaTable):
         return stream_topic(store.table(name_of(request)), request["options"])
     known = {option.lower() for option in STREAM_OPTIONS}

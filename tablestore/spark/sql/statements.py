@@ -16,6 +16,7 @@ from tablestore.defaults import table_defaults, with_defaults
 from tablestore.kafka_table import KafkaTable
 from tablestore.spark.batch.scans import plain_files, plain_version
 from tablestore.spark.sql.changes import described_changes
+from tablestore.spark.sql.clauses import options_in, refuse_clauses
 from tablestore.spark.sql.columns import changes_from_spark, schema_from_spark, schema_to_spark
 from tablestore.spark.sql.databases import (
     create_database,
@@ -29,15 +30,14 @@ from tablestore.spark.sql.databases import (
 )
 from tablestore.spark.sql.dialect import COLUMNS
 from tablestore.spark.sql.listing import table_properties
+from tablestore.spark.sql.names import argument_table
 from tablestore.spark.sql.procedures import PROCEDURES, Procedure, run_procedure
 from tablestore.spark.sql.requests import (
     OF_SPARK,
-    PROVIDERS,
     Request,
     checked_table,
     managed_table,
     name_of,
-    wrong_provider,
 )
 from tablestore.spark.sql.topics import KIND, described_topic, described_watermark
 from tablestore.spark.sql.views import create_view, drop_view, load_view, rename_view
@@ -120,18 +120,19 @@ def _refused(definition: TableDefinition) -> dict[str, dict[str, str]]:
         return {}
     merging = definition.merging
     refused = {}
+    if merging.deletes is not Deletes.REMOVE:
+        ignores = " and ignore-delete = true" if merging.deletes is Deletes.IGNORE else ""
+        message = (
+            f"the table has merge-engine = {merging.engine}{ignores}, by which a delete does not remove "
+            "the row: INSERT what is to be merged, or overwrite a partition"
+        )
+        refused = {command: {"code": "merge-engine", "message": message} for command in ("DELETE", "MERGE")}
     if merging.engine is not MergeEngine.DEDUPLICATE:
         message = (
             f"the table has merge-engine = {merging.engine}, which merges what is written with the stored row, so the "
             "row would not become what the statement says: INSERT what is to be merged"
         )
-        refused = {command: {"code": "merge-engine", "message": message} for command in ("UPDATE", "MERGE")}
-    if merging.deletes is not Deletes.REMOVE:
-        message = (
-            f"the table has merge-engine = {merging.engine} and options by which a delete does not remove the row: "
-            "INSERT what is to be merged, or overwrite a partition"
-        )
-        refused |= {command: {"code": "merge-engine", "message": message} for command in ("DELETE", "MERGE")}
+        refused |= {command: {"code": "merge-engine", "message": message} for command in ("UPDATE", "MERGE")}
     return refused
 
 
@@ -179,19 +180,14 @@ def _definition(request: Request) -> dict[str, Any]:
 
     Raises:
         InvalidRequest: ``key-twice``, ``unknown-option``.
-        Unsupported: ``table-location``, ``provider``.
+        Unsupported: as `refuse_clauses`.
     """
     properties = dict(request["properties"])
-    if "location" in properties or properties.get("external") == "true":
-        clause = "LOCATION" if "location" in properties else "EXTERNAL"
-        raise Unsupported(f"a managed table is where its warehouse is: leave {clause} out", code="table-location")
-    provider = properties.get("provider", "tablestore")
-    if provider not in (*PROVIDERS, request["default_source"]):
-        raise wrong_provider(provider)
+    refuse_clauses(properties, request["default_source"])
     comment = properties.pop("comment", None)
     key = _primary_key(request["primary_key"], properties.pop(_KEY, None))
     written = properties.pop(COLUMNS, None)  # what Spark's grammar lacks, such as METADATA
-    given = {n: v for n, v in properties.items() if n not in OF_SPARK and not n.startswith(_OPTION)}
+    given = {n: v for n, v in options_in(properties).items() if n not in OF_SPARK and not n.startswith(_OPTION)}
     # of OPTIONS Spark gives each twice; others are of clauses such as ROW FORMAT
     if stray := [n for n in properties if n.startswith(_OPTION) and n.removeprefix(_OPTION) not in given]:
         raise InvalidRequest(f"a table has no option {stray[0]!r}: leave it, or its clause, out", code="unknown-option")
@@ -217,11 +213,24 @@ def _primary_key(columns: list[str], named: str | None) -> list[str]:
 
 def _alter_table(store: Store, request: Request) -> dict[str, Any]:
     table = managed_table(store, name_of(request))
-    known = table.definition.schema
-    changes = [c for c in request["changes"] if not (c.get("if_exists") and c["name"] not in known)]
+    changes = [change for change in request["changes"] if _changes_anything(change, table.definition, request)]
     if changes:
         table.alter(*changes_from_spark(changes))
     return _described(table)
+
+
+def _changes_anything(change: Mapping[str, Any], definition: TableDefinition, request: Request) -> bool:
+    """Returns whether there is anything to do; columns and constraints that are missing are left to the change."""
+    match change:
+        case {"kind": "unset", "name": name}:  # of IF EXISTS Spark says nothing here
+            return name in table_properties(definition)
+        case {"kind": "set", "name": name, "value": value}:
+            return bool(options_in({name: value}))
+        case {"kind": "drop", "if_exists": True, "name": name}:
+            return name in definition.schema
+        case {"kind": "DropConstraint", "if_exists": True, "name": name}:
+            return bool(definition.primary_key) and name == f"{request['table']}_pk"
+    return True
 
 
 def _drop_table(store: Store, request: Request) -> bool:
@@ -250,8 +259,8 @@ def _list_partitions(store: Store, request: Request) -> list[list[str | None]]:
     return sorted(([value for _, value in partition] for partition in slots), key=repr)
 
 
-def _drop_partition(store: Store, request: Request) -> None:
-    checked_table(store, request).drop_partitions([request["partition"]])
+def _drop_partitions(store: Store, request: Request) -> None:
+    checked_table(store, request).drop_partitions(request["partitions"])
 
 
 def _load_changes(store: Store, request: Request) -> dict[str, Any]:
@@ -304,7 +313,7 @@ ANSWERS: Mapping[str, Callable[[Store, Request], Any]] = {
     "rename_view": rename_view,
     "truncate": _truncate,
     "list_partitions": _list_partitions,
-    "drop_partition": _drop_partition,
+    "drop_partitions": _drop_partitions,
     "list_procedures": _list_procedures,
     "load_procedure": _load_procedure,
     "load_changes": _load_changes,
@@ -316,4 +325,8 @@ ANSWERS: Mapping[str, Callable[[Store, Request], Any]] = {
 
 def call(store: SparkStore, request: Request) -> dict[str, Any]:
     """Runs a procedure."""
-    return run_procedure(store, _procedure(request), {**request["arguments"], "catalog": request["catalog"]})
+    arguments = {**request["arguments"], "catalog": request["catalog"]}
+    if arguments.get("table") is not None:
+        current = request["current_catalog"], request["current_database"]
+        arguments["table"] = argument_table(arguments["table"], request["catalog"], current)
+    return run_procedure(store, _procedure(request), arguments)

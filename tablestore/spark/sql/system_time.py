@@ -20,7 +20,7 @@ from filestore.errors import Unsupported
 from tablestore.spark.sql.names import Names, literal, name_parts, named_table
 from tablestore.spark.sql.parenthesized import parenthesized
 
-__all__ = ["temporal_joins"]
+__all__ = ["common_tables", "temporal_joins"]
 
 _OPTION = "'system_time'"
 _BEFORE = frozenset({"FROM", "JOIN", ",", "("})
@@ -85,7 +85,7 @@ def temporal_joins(statement: str, names: Names, *, streaming: bool = False) -> 
         if not clause.by_row and not (streaming and _is_joined(tokens, clause)):
             continue
         written = tokens[clause.begin - 1].text
-        if clause.first == clause.begin - 1 and written.lower() in _common_tables(tokens):  # without its database
+        if clause.first == clause.begin - 1 and written.lower() in common_tables(tokens):  # without its database
             raise Unsupported(
                 f"{written} is a query of WITH here, which has no versions by time: FOR SYSTEM_TIME AS OF a column is "
                 "for managed tables",
@@ -168,8 +168,8 @@ def _table_before(tokens: Sequence[Token], end: int, names: Names) -> tuple[str,
     return None
 
 
-def _common_tables(tokens: Sequence[Token]) -> set[str]:
-    """The names that ``WITH [RECURSIVE] name …, name …`` gives to queries, in lower case."""
+def common_tables(tokens: Sequence[Token]) -> set[str]:
+    """Returns the names that ``WITH [RECURSIVE] name …, name …`` gives to queries, in lower case."""
     found: set[str] = set()
     for number, token in enumerate(tokens):
         if token.token_type is not TokenType.WITH:

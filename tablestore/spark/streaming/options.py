@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Self
 
 from filestore.errors import InvalidRequest
@@ -24,8 +24,13 @@ STREAM_OPTIONS = (
     "maxVersionsPerBatch",
     "consumerId",
     "onLogGap",
+    "log.scan",
+    "log.scan.timestamp-millis",
 )
-"""All options, as they are spelled."""
+"""All options, as they are spelled. The last two are those of the table, in the place of scan and timestamp."""
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,7 @@ class StreamOptions:
     """The options of a stream.
 
     Attributes:
-        start: ``scan``, ``timestamp``, ``version``, ``tag``: where it begins.
+        start: ``scan`` (or ``log.scan``), ``timestamp``, ``version``, ``tag``: where it begins.
         mode: ``mode``: whether an update is one row or two.
         max_rows: ``maxRowsPerBatch``: the most rows of a micro-batch.
         max_versions: ``maxVersionsPerBatch``: the most versions of a micro-batch.
@@ -56,7 +61,7 @@ class StreamOptions:
             InvalidRequest: ``bad-option-value``, ``bad-scan-mode``, ``bad-time-travel``, ``bad-result-mode``,
                 ``bad-on-log-gap``.
         """
-        given = {name.lower(): value for name, value in options.items()}
+        given = _with_scan({name.lower(): value for name, value in options.items()})
         start = StartOptions(
             given.get("scan"),
             _moment(given.get("timestamp")),
@@ -72,6 +77,22 @@ class StreamOptions:
             given.get("consumerid"),
             on_log_gap(given.get("onloggap", str(OnLogGap.FAIL))),
         )
+
+
+def _with_scan(given: Mapping[str, str]) -> Mapping[str, str]:
+    """Adds what ``log.scan`` and ``log.scan.timestamp-millis`` say as ``scan`` and ``timestamp``."""
+    millis = whole_option(given, "log.scan.timestamp-millis", least=0)
+    of_table = {
+        "scan": given.get("log.scan"),
+        "timestamp": None if millis is None else (_EPOCH + timedelta(milliseconds=millis)).isoformat(),
+    }
+    added = {name: value for name, value in of_table.items() if value is not None}
+    if twice := sorted(added.keys() & given.keys()):
+        raise InvalidRequest(
+            f"{twice[0]} is given twice, also by an option that begins with log.scan: leave one of them out",
+            code="bad-option-value",
+        )
+    return {**given, **added}
 
 
 def whole_option(given: Mapping[str, str], name: str, *, least: int) -> int | None:

@@ -100,9 +100,11 @@ TABLES = [
         "PRIMARY KEY (id) NOT ENFORCED) COMMENT 'what is sold' TBLPROPERTIES ('bucket' = '2')",
         "CREATE TABLE IF NOT EXISTS lake.stock.items (x INT)",
         "CREATE TABLE days (day DATE, total DOUBLE) PARTITIONED BY (day)",
-        "CREATE TABLE lake.stock.small (k INT PRIMARY KEY, v STRING) WITH ('bucket' = '1')",
+        "CREATE TABLE lake.stock.small (k INT PRIMARY KEY RELY, v STRING) DEFAULT COLLATION UTF8_BINARY "
+        "WITH ('bucket' = '1')",
         "CREATE TABLE lake.stock.alike LIKE lake.stock.items TBLPROPERTIES ('bucket' = '1')",
-        "CREATE TABLE lake.stock.clicks (page STRING, at TIMESTAMP, WATERMARK FOR at AS at - INTERVAL '10' MINUTES)",
+        "CREATE TABLE lake.stock.clicks (page STRING, at TIMESTAMP, WATERMARK FOR at AS at - INTERVAL '10' MINUTES) "
+        "WITH ('log.system' = 'embedded')",
     ),
     *gives("SHOW TBLPROPERTIES lake.stock.clicks ('watermark.delay')", "watermark.delay | 10 min"),
     *refuses("CREATE TABLE lake.stock.t (x INT, y AS x * 2)", "[tablestore: computed-column]"),
@@ -118,6 +120,9 @@ TABLES = [
         "[tablestore: unknown-option]",
     ),
     *refuses("CREATE TABLE lake.stock.t (x INT) TBLPROPERTIES ('option.x' = '1')", "[tablestore: unknown-option]"),
+    *refuses("CREATE TABLE lake.stock.t (x INT) STORED AS PARQUET", "leave STORED AS PARQUET out"),
+    *refuses("CREATE TABLE lake.stock.t (x INT) ROW FORMAT SERDE 'y'", "leave SERDE y out"),
+    *refuses("CREATE TABLE lake.stock.t (x STRING) DEFAULT COLLATION UNICODE_CI", "leave DEFAULT COLLATION"),
     *refuses("CREATE TABLE lake.stock.t (x INT, UNIQUE (x))", "[tablestore: unsupported]"),
     *refuses("CREATE TABLE lake.stock.t (x INT) CLUSTER BY (x)", "[tablestore: unsupported]"),
     *refuses("CREATE TABLE lake.stock.t (x INT) TBLPROPERTIES ('bucketz' = '1')", "bucketz"),
@@ -130,7 +135,7 @@ TABLES = [
         "id BIGINT NOT NULL,",
         "name STRING… COMMENT 'on its label',",
         "price DECIMAL(10,2),",
-        "CONSTRAINT alike_pk PRIMARY KEY (id) NOT ENFORCED NORELY)",
+        "CONSTRAINT alike_pk PRIMARY KEY (id) NOT ENFORCED RELY)",
         "USING delta",
         "COMMENT 'what is sold'",
         "TBLPROPERTIES (",
@@ -161,9 +166,27 @@ CHANGED_TABLES = [
     ),
     *gives("SHOW COLUMNS IN lake.stock.small", "x", "v", "k", "z"),
     *gives("SHOW TBLPROPERTIES lake.stock.small ('snapshot.num-retained.min')", "snapshot.num-retained.min | 3"),
-    *does("ALTER TABLE lake.stock.small UNSET TBLPROPERTIES ('snapshot.num-retained.min')"),
+    *does(
+        "ALTER TABLE lake.stock.small UNSET TBLPROPERTIES ('snapshot.num-retained.min')",
+        "ALTER TABLE lake.stock.small UNSET TBLPROPERTIES IF EXISTS ('snapshot.num-retained.min', 'none')",
+        "ALTER TABLE lake.stock.small UNSET TBLPROPERTIES ('none')",
+    ),
+    *refuses("ALTER TABLE lake.stock.small UNSET TBLPROPERTIES ('bucket')", "[tablestore: fixed-option]"),
+    *does("COMMENT ON TABLE lake.stock.small IS NULL"),
+    *gives("SHOW TBLPROPERTIES lake.stock.small", "bucket | 1"),
     *refuses("ALTER TABLE lake.stock.small ALTER COLUMN k TYPE STRING", "k"),
     *refuses("ALTER TABLE lake.stock.small RENAME TO lake.other.small", "other"),
+    *refuses("ALTER TABLE lake.stock.small SET LOCATION '/tmp/x'", "[tablestore: table-location]"),
+    *refuses("ALTER TABLE lake.stock.small DEFAULT COLLATION UNICODE_CI", "[tablestore: string-type]"),
+    *refuses("ALTER TABLE lake.stock.small CLUSTER BY (v)", "leave CLUSTER BY out"),
+    *refuses("ALTER TABLE lake.stock.small ALTER COLUMN v SET DEFAULT 'a'", "rows that lack column v have null"),
+    *refuses("ALTER TABLE lake.stock.small ADD COLUMN n INT DEFAULT 5", "rows that lack column n have null"),
+    *refuses("ALTER TABLE lake.stock.small ADD CONSTRAINT c UNIQUE (v)", "no constraint but the PRIMARY KEY"),
+    *refuses("ALTER TABLE lake.stock.small DROP CONSTRAINT IF EXISTS small_pk", "[tablestore: constraint]"),
+    *does(
+        "ALTER TABLE lake.stock.small DROP CONSTRAINT IF EXISTS none",
+        "ALTER TABLE lake.stock.small DEFAULT COLLATION UTF8_BINARY",
+    ),
     *does("ALTER TABLE lake.stock.small RENAME TO lake.stock.tiny"),
     *gives("SELECT * FROM lake.stock.tiny"),
     *refuses("SELECT * FROM lake.stock.small", "cannot be found"),
@@ -183,6 +206,10 @@ INSERTS = [
         "4 | cap | NULL",
     ),
     *refuses("INSERT INTO lake.stock.items VALUES (1, 'pen')", "INSERT_COLUMN_ARITY_MISMATCH"),
+    *refuses(
+        "INSERT INTO lake.stock.items (id) WITH ('bucket' = '2') VALUES (1)",
+        "a write of rows has no options, and so not",
+    ),
     *does(
         "INSERT INTO lake.stock.days VALUES (DATE'2026-01-01', 1.0), (DATE'2026-01-02', 2.0)",
         "INSERT INTO lake.stock.days PARTITION (day = DATE'2026-01-03') VALUES (3.0)",
@@ -204,6 +231,30 @@ INSERTS = [
     *refuses("ALTER TABLE lake.stock.days ADD PARTITION (day = DATE'2026-01-01')", "tablestore"),
     *does("INSERT OVERWRITE lake.stock.days SELECT day, total + 1 FROM lake.stock.days"),
     *gives("SELECT * FROM lake.stock.days ORDER BY day", "2026-01-02 | 21.0", "2026-01-03 | 5.0"),
+]
+
+PARTITIONS = [
+    *does(
+        "CREATE TABLE lake.stock.places (n INT, land STRING, town STRING) PARTITIONED BY (land, town)",
+        "INSERT INTO lake.stock.places VALUES (1, 'at', 'x'), (2, 'at', 'y'), (3, 'be', 'x'), (4, 'be', null), "
+        "(5, 'ch', 'x')",
+        "TRUNCATE TABLE lake.stock.places PARTITION (land = 'ch')",
+        "TRUNCATE TABLE lake.stock.places PARTITION (land = 'de')",
+    ),
+    *refuses("TRUNCATE TABLE lake.stock.places PARTITION (land = 'de', town = 'x')", "PARTITIONS_NOT_FOUND"),
+    *gives("SHOW PARTITIONS lake.stock.places PARTITION (town = 'x')", "land=at/town=x", "land=be/town=x"),
+    *does("ALTER TABLE lake.stock.places DROP PARTITION (land = 'at', town = 'y'), PARTITION (LAND = 'be')"),
+    *gives("SELECT * FROM lake.stock.places", "1 | at | x"),
+    *refuses("ALTER TABLE lake.stock.places DROP PARTITION (land = 'de')", "[tablestore: partition-not-found]"),
+    *refuses("ALTER TABLE lake.stock.places DROP PARTITION (n = 1)", "PARTITIONS_NOT_FOUND"),
+    *refuses("ALTER TABLE lake.stock.places DROP PARTITION (land = 'at') PURGE", "[tablestore: purge-partition]"),
+    *refuses(
+        "ALTER TABLE lake.stock.places PARTITION (land = 'at', town = 'x') "
+        "RENAME TO PARTITION (land = 'at', town = 'z')",
+        "[tablestore: rename-partition]",
+    ),
+    *does("ALTER TABLE lake.stock.places DROP IF EXISTS PARTITION (land = 'de')"),
+    *gives("SELECT operation FROM lake.stock.places$snapshots WHERE version > 2", "DROP PARTITION"),
 ]
 
 ROWS = [
@@ -230,6 +281,18 @@ ROWS = [
     ),
     *gives("SELECT * FROM lake.stock.items ORDER BY id", "1 | PEN | 8.25", "2 | INK | 8.25", "5 | pad | 3.00"),
     *gives("SELECT * FROM lake.stock.days", "2026-01-02 | 42.0"),
+    *does(
+        "DECLARE VARIABLE word STRING DEFAULT 'mug'",
+        "DECLARE VARIABLE wanted INT DEFAULT 5",
+        "UPDATE lake.stock.items SET name = upper(word), price = session.wanted WHERE id = wanted",
+    ),
+    *gives("SELECT name, price FROM lake.stock.items WHERE id = wanted", "MUG | 5.00"),
+    *refuses("UPDATE lake.stock.items SET wanted = 1", "wanted"),
+    *does(
+        "UPDATE lake.stock.items SET name = 'pad', price = 3 WHERE id = 5",
+        "DROP TEMPORARY VARIABLE word",
+        "DROP TEMPORARY VARIABLE wanted",
+    ),
     *refuses("UPDATE lake.stock.items SET id = id + 1", "primary key"),
     *refuses(
         "MERGE INTO lake.stock.items t USING (SELECT * FROM VALUES (1L, 'a', 1.0), (1L, 'b', 1.0) "
@@ -237,6 +300,12 @@ ROWS = [
         "repeated-key",
     ),
     *refuses("INSERT INTO lake.stock.items VALUES (NULL, 'x', 1)", "id"),
+    *does("CREATE TABLE lake.stock.merged (k INT PRIMARY KEY, v INT) WITH ('merge-engine' = 'partial-update')"),
+    *refuses(
+        "MERGE INTO lake.stock.merged t USING (SELECT 1 AS k) s ON t.k = s.k WHEN MATCHED THEN UPDATE SET v = 3",
+        "merges what is written with the stored row",
+    ),
+    *refuses("DELETE FROM lake.stock.merged WHERE k = 1", "by which a delete does not remove the row"),
 ]
 
 QUERIES = [
@@ -264,6 +333,7 @@ VIEWS = [
         "CREATE VIEW IF NOT EXISTS cheap AS SELECT 1 AS x",
     ),
     *gives("SELECT number, price FROM lake.stock.cheap", "5 | 3.00"),
+    *refuses("SELECT * FROM cheap WITH ('fresh' = 'true')", "a read of a view has no option fresh"),
     *gives("DESCRIBE lake.stock.cheap", "number | bigint | of the item", "price | decimal(10,2) | NULL"),
     *shows("SHOW CREATE TABLE lake.stock.cheap"),
     *refuses("CREATE VIEW lake.stock.cheap AS SELECT 1 AS x", "already exists"),
@@ -406,7 +476,7 @@ VERSIONS = [
     ),
     *gives("SELECT * FROM lake.stock.t VERSION AS OF 1 ORDER BY id", "1 | a", "2 | b"),
     *gives("CALL lake.sys.create_tag('stock.t', 'second', 2)", "second | 2"),
-    *gives("SELECT count(v) FROM lake.stock.t VERSION AS OF 'second'", "3"),
+    *gives("SELECT count(v) AS n FROM lake.stock.t VERSION AS OF 'second'", "3"),
     *gives("SELECT count(v) FROM lake.stock.t TIMESTAMP AS OF current_timestamp()", "2"),
     *gives(
         "SELECT n, d.v FROM VALUES (1, 1), (2, 9) AS s (n, id) LEFT JOIN lake.stock.t FOR SYSTEM_TIME AS OF "
@@ -433,6 +503,8 @@ VERSIONS = [
         "1 | …",
     ),
     *gives("SELECT tag_name FROM lake.stock.t$tags", "second"),
+    *gives("SELECT x.v FROM lake.stock.t /*+ OPTIONS('fresh' = 'true') */ AS x WHERE x.id = 3", "c"),
+    *refuses("SELECT * FROM lake.stock.t WITH ('log.scan' = 'latest')", "an option of a stream: FROM STREAM"),
     *gives(
         "SELECT _change_type, id, v, _commit_version FROM lake.stock.t CHANGES FROM VERSION 2 TO VERSION 3 "
         "ORDER BY id, _change_type",
@@ -495,11 +567,31 @@ PROCEDURES = [
     *gives("CALL lake.sys.expire_partitions('stock.days')"),
     *refuses("CALL lake.sys.reset_consumer('stock.t', 'nobody')", "[tablestore: no-such-consumer]"),
     *gives("CALL lake.sys.list_streams()"),
+    *refuses("INSERT INTO lake.stock.items SELECT * FROM STREAM lake.stock.items", "[tablestore: no-checkpoint]"),
+    *refuses(
+        "INSERT OVERWRITE lake.stock.days SELECT day, 1 FROM STREAM lake.stock.days", "[tablestore: no-checkpoint]"
+    ),
     *refuses("CALL lake.sys.stop_stream('none')", "[tablestore: no-stream]"),
     *refuses("CALL lake.sys.nothing()", "nothing"),
     *gives("CALL lake.sys.doctor('stock.t')"),
-    *gives("CALL lake.sys.doctor('stock.items')"),
+    *gives("CALL lake.sys.doctor('lake.stock.items')"),
+    *gives("CALL lake.sys.doctor('items')"),
+    *refuses("CALL lake.sys.doctor('spark_catalog.stock.items')", "[tablestore: other-catalog]"),
+    *gives(
+        "BEGIN ALTER TABLE lake.stock.days COMPACT; CREATE TABLE made (a INT) WITH ('bucket' = '1'); "
+        "INSERT INTO made VALUES (1); SELECT operation FROM made$snapshots ORDER BY version; END",
+        "CREATE TABLE",
+        "WRITE",
+    ),
+    *shows("EXPLAIN CREATE TABLE lake.stock.other (a INT) WITH ('bucket' = '1')"),
+    *shows("EXPLAIN SELECT * FROM lake.stock.days$files"),
     *gives("CALL lake.sys.doctor(table => 'stock.days')"),
+    *gives(
+        "DESCRIBE PROCEDURE lake.sys.fold",
+        "Procedure:   fold",
+        "Description: Merges pending runs (write-mode = merge-on-read). fold(table STRING) returns version BIGINT, "
+        "operation STRING",
+    ),
 ]
 
 END = [
@@ -509,8 +601,8 @@ END = [
 ]
 
 STATEMENTS: Sequence[Statement] = [
-    *DATABASES, *TABLES, *CHANGED_TABLES, *INSERTS, *ROWS, *QUERIES, *VIEWS, *MATERIALIZED, *VERSIONS, *PROCEDURES,
-    *END,
+    *DATABASES, *TABLES, *CHANGED_TABLES, *INSERTS, *PARTITIONS, *ROWS, *QUERIES, *VIEWS, *MATERIALIZED, *VERSIONS,
+    *PROCEDURES, *END,
 ]  # fmt: skip
 
 CORE: Sequence[Statement] = [

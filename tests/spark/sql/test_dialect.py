@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from filestore.errors import InvalidRequest, Unsupported
 from tablestore.spark.sql.dialect import rewritten
-from tablestore.spark.sql.names import Names, literal
+from tablestore.spark.sql.names import Names, argument_table, literal
 
 ELSEWHERE = Names(frozenset({"lake", "my lake"}), "spark_catalog", "default")
 HERE = Names(frozenset({"lake"}), "lake", "shop")
@@ -170,6 +170,55 @@ HERE = Names(frozenset({"lake"}), "lake", "shop")
         ),
         ("INSERT INTO lake.s.t WITH ('a' = 'b') SELECT 1", "INSERT INTO lake.s.t WITH ('a' = 'b') SELECT 1"),
         (
+            "INSERT INTO TABLE lake.s.t (a, `b c`) WITH ('checkpoint' = 'c') SELECT 1, 2 FROM STREAM o",
+            "CALL `lake`.sys.start_stream(table => 's.t', query => 'SELECT 1, 2 FROM STREAM o', checkpoint => 'c', "
+            """columns => '["a", "b c"]')""",
+        ),
+        (
+            "INSERT INTO lake.s.t BY NAME WITH ('checkpoint' = 'c') SELECT 1",
+            "CALL `lake`.sys.start_stream(table => 's.t', query => 'SELECT 1', checkpoint => 'c')",
+        ),
+        (
+            "INSERT INTO lake.s.t WITH ('checkpoint' = 'c')",
+            "CALL `lake`.sys.start_stream(table => 's.t', query => '', checkpoint => 'c')",
+        ),
+        (
+            "INSERT INTO lake.s.t PARTITION (p = 1) (a, b) WITH ('a' = 'b') VALUES (1, 2);",
+            "INSERT INTO lake.s.t WITH ('a' = 'b') PARTITION (p = 1) (a, b) VALUES (1, 2);",
+        ),
+        (
+            "INSERT OVERWRITE lake.s.t BY NAME WITH ('a' = 'b') SELECT 1",
+            "INSERT OVERWRITE lake.s.t WITH ('a' = 'b') BY NAME SELECT 1",
+        ),
+        ("INSERT INTO lake.s.t (SELECT a FROM b)", "INSERT INTO lake.s.t (SELECT a FROM b)"),
+        ("INSERT INTO lake.s.t BY", "INSERT INTO lake.s.t BY"),
+        (
+            "INSERT INTO lake.s.t /*+ OPTIONS('checkpoint' = 'c') */ SELECT 1",
+            "CALL `lake`.sys.start_stream(table => 's.t', query => 'SELECT 1', checkpoint => 'c')",
+        ),
+        (
+            "SELECT '/*+ OPTIONS(1) */' /* a */ FROM lake.s.t /*+ options ( 'a' = '*' ) */ AS x -- /*+ OPTIONS(1) */",
+            "SELECT '/*+ OPTIONS(1) */' /* a */ FROM lake.s.t WITH ( 'a' = '*' ) AS x -- /*+ OPTIONS(1) */",
+        ),
+        ("SELECT * FROM o.s.t /*+ OPTIONS('a' = 'b') */", "SELECT * FROM o.s.t /*+ OPTIONS('a' = 'b') */"),
+        (
+            "EXPLAIN\nextended\n ALTER TABLE lake.s.t COMPACT;",
+            "EXPLAIN\nextended\n CALL `lake`.sys.compact(table => 's.t', full => true);",
+        ),
+        (
+            "EXPLAIN CREATE TABLE lake.s.t (a INT) WITH ('bucket' = '4')",
+            "EXPLAIN CREATE TABLE lake.s.t (a INT) TBLPROPERTIES ('bucket' = '4')",
+        ),
+        ("EXPLAIN SELECT * FROM lake.s.t$files", "EXPLAIN SELECT * FROM lake.s.`t$files`"),
+        (
+            "BEGIN ALTER TABLE lake.s.t COMPACT; IF x THEN DESCRIBE DETAIL lake.s.t; END IF; TABLE lake.s.t$tags; "
+            "EXPLAIN SELECT 1 FROM lake.s.t$tags; CREATE TABLE lake.s.u (a INT) WITH ('bucket' = '4'); END",
+            "BEGIN CALL `lake`.sys.compact(table => 's.t', full => true); IF x THEN CALL `lake`.sys.describe_detail("
+            "table => 's.t'); END IF; TABLE lake.s.`t$tags`; EXPLAIN SELECT 1 FROM lake.s.`t$tags`; "
+            "CREATE TABLE lake.s.u (a INT) TBLPROPERTIES ('bucket' = '4'); END",
+        ),
+        ("BEGIN SELECT CASE WHEN a THEN b ELSE c END; END", "BEGIN SELECT CASE WHEN a THEN b ELSE c END; END"),
+        (
             "INSERT INTO o.s.t WITH ('checkpoint' = 'b') SELECT 1",
             "INSERT INTO o.s.t WITH ('checkpoint' = 'b') SELECT 1",
         ),
@@ -228,6 +277,45 @@ def test_a_materialized_view_in_a_database_of_ours() -> None:
 def test_a_clause_of_a_materialized_view_is_done_or_refused(statement: str, sentence: str) -> None:
     with pytest.raises((InvalidRequest, Unsupported), match=sentence):
         rewritten(statement, ELSEWHERE)
+
+
+@pytest.mark.parametrize(
+    ("statement", "code", "sentence"),
+    [
+        ("INSERT INTO lake.s.t WITH ('trigger' = '1 s') SELECT 1", "no-checkpoint", "write INSERT INTO s.t WITH"),
+        ("INSERT INTO lake.s.t WITH ('checkpoint' = 'c', 'trig' = '1') SELECT 1", "unknown-option", "no option trig"),
+        ("INSERT OVERWRITE lake.s.t WITH ('checkpoint' = 'c') SELECT 1", "output-mode", "starts no stream"),
+        ("INSERT INTO lake.s.t PARTITION (a = 1) WITH ('checkpoint' = 'c') SELECT 1", "stream-partition", "PARTITION"),
+        ("SELECT /*+ OPTIONS('a' = 'b') */ * FROM lake.s.t", "options-hint", "not behind SELECT"),
+        ("SELECT * FROM shop.t AS x /*+ OPTIONS('a' = 'b') */", "options-hint", "not behind x"),
+        ("WITH x AS (SELECT 1) SELECT * FROM x /*+ OPTIONS('a' = 'b') */", "options-hint", "query of WITH"),
+    ],
+)
+def test_options_of_a_statement_are_used_or_refused(statement: str, code: str, sentence: str) -> None:
+    with pytest.raises((InvalidRequest, Unsupported), match=sentence) as raised:
+        rewritten(statement, HERE)
+    assert raised.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("text", "current", "table"),
+    [
+        ("shop.t", ("lake", "x"), "shop.t"),
+        ("lake.shop.t", ("other", "x"), "shop.t"),
+        ("`lake`.`shop`.`t`", ("other", "x"), "shop.t"),
+        ("t", ("lake", "shop"), "shop.t"),
+        ("t", ("other", "shop"), "t"),
+        ("t", ("lake", ""), "t"),
+    ],
+)
+def test_the_table_of_a_procedure_is_in_the_current_database(text: str, current: tuple[str, str], table: str) -> None:
+    assert argument_table(text, "lake", current) == table
+
+
+def test_the_table_of_a_procedure_is_not_in_another_catalog() -> None:
+    with pytest.raises(InvalidRequest, match=r"'other.shop.t' is of the catalog other") as raised:
+        argument_table("other.shop.t", "lake", ("lake", "shop"))
+    assert raised.value.code == "other-catalog"
 
 
 WORDS = [*"`'\"\\.()-/*; \n", "CREATE", "TABLE", "ALTER", "a", "WITH", "AS", "COMPACT", "DETAIL"]

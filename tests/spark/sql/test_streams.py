@@ -153,12 +153,65 @@ def test_a_stream_is_started_in_sql(session: SparkSession, sql: Sql, folder: Pat
 
 
 @pytest.mark.usefixtures("orders")
+def test_a_list_of_columns_and_options_of_the_log(sql: Sql, folder: Path) -> None:
+    sql("INSERT INTO lake.shop.orders VALUES (1, 'a')")
+    options = "'checkpoint' = '{0}/{1}', 'trigger' = 'available-now'"
+    named = options.format(folder, "named")
+    sql(f"INSERT INTO lake.shop.copy (v, id) WITH ({named}) SELECT upper(v), id, _kind FROM STREAM lake.shop.orders")
+    assert sql("SELECT * FROM lake.shop.copy") == [(1, "A")]
+    sql(
+        f"INSERT INTO lake.shop.copy /*+ OPTIONS({options.format(folder, 'hint')}) */ "
+        "SELECT *, _kind FROM STREAM lake.shop.orders /*+ OPTIONS('log.scan' = 'latest') */"
+    )
+    sql(
+        f"INSERT INTO lake.shop.copy BY NAME WITH ({options.format(folder, 'all')}) SELECT v, id + 1 AS id FROM STREAM "
+        "lake.shop.orders WITH ('log.scan' = 'from-timestamp', 'log.scan.timestamp-millis' = '0')"
+    )
+    assert sql("SELECT * FROM lake.shop.copy") == [(1, "A"), (2, "a")]
+
+
+@pytest.mark.parametrize(
+    ("into", "options", "query", "code"),
+    [
+        ("", "'trigger' = 'soon'", "*, _kind FROM STREAM lake.shop.orders", "bad-trigger"),
+        ("", "'trigger' = '-5 seconds'", "*, _kind FROM STREAM lake.shop.orders", "bad-trigger"),
+        ("", "'output_mode' = 'often'", "*, _kind FROM STREAM lake.shop.orders", "output-mode"),
+        ("(id)", "'trigger' = '1 second'", "* FROM STREAM lake.shop.orders", "column-count"),
+        ("", "'trigger' = '1 second'", "version AS id FROM STREAM lake.shop.orders$snapshots", "system-table"),
+        (
+            "",
+            "'trigger' = '1 second'",
+            "* FROM STREAM lake.shop.orders WITH ('scan' = 'full', 'log.scan' = 'full')",
+            "twice",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("orders")
+def test_a_stream_that_cannot_start(sql: Sql, folder: Path, into: str, options: str, query: str, code: str) -> None:
+    with pytest.raises(AnalysisException, match=code):
+        sql(f"INSERT INTO lake.shop.copy {into} WITH ('checkpoint' = '{folder}/c', {options}) SELECT {query}")
+    assert sql("CALL lake.sys.list_streams()") == []
+
+
+@pytest.mark.usefixtures("orders")
+def test_a_name_of_a_system_table_in_a_program(session: SparkSession, sql: Sql, folder: Path) -> None:
+    assert session.table("lake.shop.orders$snapshots").count() == 1
+    rows = session.readStream.table("lake.shop.orders$snapshots").selectExpr("version AS id")
+    with pytest.raises(AnalysisException, match="is a system table, which has no changes"):
+        run(rows, "lake.shop.copy", folder / "checkpoint")
+
+
+@pytest.mark.usefixtures("orders")
 def test_streams_are_listed_and_stopped(session: SparkSession, sql: Sql, folder: Path) -> None:
     query = "SELECT *, _kind FROM STREAM lake.shop.orders"
     call = f"CALL lake.sys.start_stream('shop.copy', '{query}', '{folder}/checkpoint', name => 'copying')"
     [(query_id, name)] = sql(call)
     assert name == "copying"
     assert [row[:2] for row in sql("CALL lake.sys.list_streams()")] == [(query_id, "copying")]
+    with pytest.raises(AnalysisException, match="stream-exists"):
+        sql(call)
+    with pytest.raises(AnalysisException, match="bad-checkpoint"):
+        sql(call.replace(f"{folder}/checkpoint", " "))
     assert sql("CALL lake.sys.stop_stream('copying')") == [(query_id, "copying")]
     assert sql("CALL lake.sys.list_streams()") == []
     with pytest.raises(AnalysisException, match="no-stream"):

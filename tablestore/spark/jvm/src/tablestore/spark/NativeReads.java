@@ -104,7 +104,10 @@ final class NativeReads extends Rule<LogicalPlan> {
       DataSourceV2Relation relation, TablestoreTable table, boolean pinned, Set<ExprId> lost) {
     for (String option : relation.options().keySet()) {
       if (!TIME_TRAVEL.contains(option) && !option.equals(FRESH)) {
-        throw Refusals.plain("unknown-option", "a read of a table has no option " + option + "; it has " + FRESH);
+        throw Refusals.plain(
+            "unknown-option",
+            "a read of a table has no option " + option + "; it has " + FRESH + ". Where changes begin, as scan says, is "
+                + "an option of a stream: FROM STREAM " + table.name() + " WITH (…)");
       }
     }
     if (relation.options().getBoolean(FRESH, false)) {

@@ -5,9 +5,10 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
-import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.catalog.CatalogManager;
 import org.apache.spark.sql.connector.catalog.procedures.BoundProcedure;
 import org.apache.spark.sql.connector.catalog.procedures.ProcedureParameter;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
@@ -29,6 +30,11 @@ record Procedure(Place place, JsonNode definition) implements UnboundProcedure, 
   @Override
   public String name() {
     return definition.get("name").asText();
+  }
+
+  @Override
+  public String description() {
+    return definition.get("description").asText();
   }
 
   @Override
@@ -59,13 +65,17 @@ record Procedure(Place place, JsonNode definition) implements UnboundProcedure, 
   @Override
   public Iterator<Scan> call(InternalRow input) {
     ObjectNode request = place.request("call").put("procedure", name());
+    SparkSession session = SparkSession.active();
+    CatalogManager current = session.sessionState().catalogManager();
+    request.put("current_catalog", current.currentCatalog().name());
+    request.put("current_database", String.join(".", current.currentNamespace()));
     ObjectNode arguments = request.putObject("arguments");
     ProcedureParameter[] parameters = parameters();
     for (int i = 0; i < parameters.length; i++) {
       Object value = input.isNullAt(i) ? null : input.get(i, parameters[i].dataType());
       arguments.putPOJO(parameters[i].name(), value instanceof UTF8String ? value.toString() : value);
     }
-    JsonNode answer = PythonSide.give(request, SparkSession.active(), null);
+    JsonNode answer = PythonSide.give(request, session, null);
     StructType schema = StructType.fromDDL(answer.get("schema").asText());
     List<InternalRow> rows = new ArrayList<>();
     answer.get("rows").forEach(row -> rows.add(internalRow(row, schema)));

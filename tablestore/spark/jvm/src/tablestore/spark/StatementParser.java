@@ -23,11 +23,14 @@ final class StatementParser implements ParserInterface {
   /** The words of such statements, so that Python is not asked about all others. */
   private static final Pattern MAYBE =
       Pattern.compile(
-          "\\$|\\bWITH\\s*\\(|\\b(COMPACT|MATERIALIZED|METADATA|SYSTEM_TIME|TABLE_CHANGES|WATERMARK)\\b"
+          "\\$|\\bWITH\\s*\\(|/\\*\\+\\s*OPTIONS\\b|\\b(COMPACT|MATERIALIZED|METADATA|SYSTEM_TIME|TABLE_CHANGES|WATERMARK)\\b"
               // a comment may be before them: dbt writes one before each of its statements
               + "|\\bCREATE\\s+(OR\\s+REPLACE\\s+)?TABLE\\b"
               + "|\\bDESC(RIBE)?\\s+(DETAIL|HISTORY)\\b|\\bSHOW\\s+TABLE\\s+EXTENDED\\b",
           Pattern.CASE_INSENSITIVE);
+
+  /** The name of a system table, which Spark's grammar has in backticks only. */
+  private static final Pattern SYSTEM_TABLE = Pattern.compile("(?<![\\w`$])(\\w+\\$\\w+)(?![\\w`$])");
 
   private static final String SETTING = "spark.sql.catalog.";
 
@@ -87,7 +90,7 @@ final class StatementParser implements ParserInterface {
 
   @Override
   public Seq<String> parseMultipartIdentifier(String text) throws ParseException {
-    return spark.parseMultipartIdentifier(text);
+    return spark.parseMultipartIdentifier(SYSTEM_TABLE.matcher(text).replaceAll("`$1`")); // of readStream.table(…)
   }
 
   @Override

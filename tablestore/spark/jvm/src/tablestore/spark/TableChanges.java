@@ -2,6 +2,7 @@ package tablestore.spark;
 
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import org.apache.spark.sql.connector.catalog.TableChange;
+import scala.Product;
 
 /** Describes the changes of an ALTER TABLE for Python. */
 final class TableChanges {
@@ -13,6 +14,14 @@ final class TableChanges {
       node.put("kind", "set").put("name", set.property()).put("value", set.value());
     } else if (change instanceof TableChange.RemoveProperty remove) {
       node.put("kind", "unset").put("name", remove.property());
+    } else if (change instanceof TableChange.AddConstraint add) {
+      node.put("kind", "AddConstraint").put("name", add.constraint().name());
+    } else if (change instanceof TableChange.DropConstraint drop) {
+      node.put("kind", "DropConstraint").put("name", drop.name()).put("if_exists", drop.ifExists());
+    } else if (change instanceof Product delta) {
+      // of some clauses Delta's parser makes changes of its own, such as DropConstraint(name, ifExists)
+      node.put("kind", delta.productPrefix()).put("name", delta.productElement(0).toString());
+      node.put("if_exists", delta.productArity() > 1 && Boolean.TRUE.equals(delta.productElement(1)));
     } else if (change instanceof TableChange.ColumnChange column) {
       node.put("name", topLevel(column.fieldNames()));
       describeColumn(column, node);
@@ -23,10 +32,7 @@ final class TableChanges {
 
   private static void describeColumn(TableChange.ColumnChange change, ObjectNode node) {
     if (change instanceof TableChange.AddColumn add) {
-      if (add.defaultValue() != null) {
-        throw Refusals.plain("unsupported", "a column has no DEFAULT here: rows that lack column " + node.get("name") + " have null");
-      }
-      node.put("kind", "add").put("type", add.dataType().json());
+      node.put("kind", "add").put("default", add.defaultValue() != null).put("type", add.dataType().json());
       node.put("nullable", add.isNullable()).put("comment", add.comment());
       putPosition(add.position(), node);
     } else if (change instanceof TableChange.DeleteColumn drop) {
@@ -35,6 +41,8 @@ final class TableChanges {
       node.put("kind", "rename").put("new_name", rename.newName());
     } else if (change instanceof TableChange.UpdateColumnType type) {
       node.put("kind", "type").put("type", type.newDataType().json());
+    } else if (change instanceof TableChange.UpdateColumnDefaultValue) {
+      node.put("kind", "default");
     } else if (change instanceof TableChange.UpdateColumnNullability nullability) {
       node.put("kind", "nullable").put("nullable", nullability.nullable());
     } else if (change instanceof TableChange.UpdateColumnComment comment) {
@@ -64,6 +72,6 @@ final class TableChanges {
   }
 
   private static RuntimeException refused(TableChange change) {
-    return Refusals.plain("unsupported", "Tablestore does not keep this: " + change);
+    return Refusals.plain("unsupported", "ALTER TABLE cannot do this: " + change.getClass().getSimpleName());
   }
 }

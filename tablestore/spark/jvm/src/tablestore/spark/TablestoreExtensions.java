@@ -19,7 +19,10 @@ public final class TablestoreExtensions extends AbstractFunction1<SparkSessionEx
               + ": install pyspark " + SPARK + ", or the version of Tablestore for your Spark.");
     }
     extensions.injectHintResolutionRule(session -> new TemporalTables((SparkSession) session));
+    extensions.injectHintResolutionRule(session -> new OptionsOfViews((SparkSession) session));
+    extensions.injectHintResolutionRule(session -> new PartialPartitions((SparkSession) session));
     extensions.injectResolutionRule(session -> new NativeReads((SparkSession) session));
+    extensions.injectResolutionRule(session -> new Variables((SparkSession) session));
     extensions.injectResolutionRule(session -> new Watermarks());
     extensions.injectResolutionRule(session -> new Streams((SparkSession) session));
     extensions.injectPostHocResolutionRule(session -> new TemporalJoins((SparkSession) session));

@@ -1,6 +1,7 @@
 package tablestore.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
 import java.util.EnumSet;
@@ -10,12 +11,13 @@ import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.analysis.NoSuchPartitionException;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.CatalogV2Util;
 import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.MetadataColumn;
+import org.apache.spark.sql.connector.catalog.SupportsAtomicPartitionManagement;
 import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
-import org.apache.spark.sql.connector.catalog.SupportsPartitionManagement;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsRowLevelOperations;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
@@ -46,7 +48,7 @@ class TablestoreTable
     implements SupportsRead,
         SupportsWrite,
         SupportsRowLevelOperations,
-        SupportsPartitionManagement,
+        SupportsAtomicPartitionManagement,
         SupportsMetadataColumns,
         TruncatableTable {
   /** The column with a row's kind: {@code +I}, {@code -U}, {@code +U} or {@code -D}. */
@@ -216,7 +218,8 @@ class TablestoreTable
     if (key.isEmpty()) {
       return new Constraint[0];
     }
-    return new Constraint[] {Constraint.primaryKey(table + "_pk", keyColumns()).enforced(false).build()};
+    // no two rows of a read have one key, whatever the statement said; ENFORCED would mean that an INSERT fails
+    return new Constraint[] {Constraint.primaryKey(table + "_pk", keyColumns()).enforced(false).rely(true).build()};
   }
 
   @Override
@@ -304,12 +307,15 @@ class TablestoreTable
   }
 
   @Override
-  public boolean dropPartition(InternalRow partition) {
-    ObjectNode request = request("drop_partition");
-    ObjectNode values = request.putObject("partition");
+  public boolean dropPartitions(InternalRow[] partitions) {
+    ObjectNode request = request("drop_partitions");
+    ArrayNode listed = request.putArray("partitions");
     StructField[] fields = partitionSchema().fields();
-    for (int i = 0; i < fields.length; i++) {
-      values.put(fields[i].name(), Values.text(partition.get(i, fields[i].dataType()), fields[i].dataType()));
+    for (InternalRow partition : partitions) {
+      ObjectNode values = listed.addObject();
+      for (int i = 0; i < fields.length; i++) {
+        values.put(fields[i].name(), Values.text(partition.get(i, fields[i].dataType()), fields[i].dataType()));
+      }
     }
     PythonSide.ask(request);
     renewCaches(org.apache.spark.sql.SparkSession.active());
@@ -317,12 +323,41 @@ class TablestoreTable
   }
 
   @Override
+  public boolean truncatePartitions(InternalRow[] partitions) {
+    return partitions.length == 0 || dropPartitions(partitions);
+  }
+
+  @Override
   public boolean truncatePartition(InternalRow partition) {
+    if (!partitionExists(partition)) {
+      throw Refusals.thrown(new NoSuchPartitionException(name(), partition, partitionSchema()));
+    }
     return dropPartition(partition);
   }
 
   @Override
-  public void createPartition(InternalRow partition, Map<String, String> properties) {
+  public boolean purgePartition(InternalRow partition) {
+    return purgePartitions(new InternalRow[] {partition});
+  }
+
+  @Override
+  public boolean purgePartitions(InternalRow[] partitions) {
+    throw Refusals.plain(
+        "purge-partition",
+        "files of a dropped partition of " + name() + " stay until the versions that have them expire: leave PURGE out, "
+            + "and CALL " + place.catalog() + ".sys.expire_snapshots");
+  }
+
+  @Override
+  public boolean renamePartition(InternalRow from, InternalRow to) {
+    throw Refusals.plain(
+        "rename-partition",
+        "the name of a partition of " + name() + " is made of values of its rows: INSERT the rows with other values, and "
+            + "DROP the PARTITION");
+  }
+
+  @Override
+  public void createPartitions(InternalRow[] partitions, Map<String, String>[] properties) {
     throw Refusals.plain("add-partition", "a partition of " + name() + " is there as soon as it has rows: INSERT them");
   }
 

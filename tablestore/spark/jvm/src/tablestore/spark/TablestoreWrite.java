@@ -64,7 +64,8 @@ final class TablestoreWrite implements SupportsOverwriteV2, V1Write, InsertableR
       if (!OPTIONS.contains(name)) {
         throw Refusals.plain(
             "unknown-option",
-            "a write to a table has no option " + name + ": INSERT OVERWRITE and overwritePartitions() replace partitions");
+            "a write of rows has no options, and so not " + name + ": INSERT INTO of a stream has checkpoint, trigger, "
+                + "output_mode and name, and INSERT OVERWRITE and overwritePartitions() replace partitions");
       }
     }
   }

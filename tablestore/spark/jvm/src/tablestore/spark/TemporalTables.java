@@ -1,7 +1,5 @@
 package tablestore.spark;
 
-import java.util.ArrayList;
-import java.util.List;
 import org.apache.spark.sql.catalyst.AliasIdentifier;
 import org.apache.spark.sql.catalyst.analysis.AnalysisContext;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
@@ -11,11 +9,9 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.classic.SparkSession;
-import org.apache.spark.sql.connector.catalog.CatalogManager;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import scala.Option;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Puts a {@link TemporalTable} where a statement reads a table of ours {@code FOR SYSTEM_TIME AS OF} a column, which
@@ -49,19 +45,14 @@ final class TemporalTables extends Rule<LogicalPlan> {
     if (named.isStreaming()) {
       throw refused(named.name(), "is a stream");
     }
-    CatalogManager catalogs = session.sessionState().catalogManager();
-    List<String> name = fullName(catalogs, CollectionConverters.asJava(named.multipartIdentifier()));
-    if (!catalogs.isCatalogRegistered(name.get(0))
-        || !(catalogs.catalog(name.get(0)) instanceof TablestoreCatalog catalog)) {
+    OurName name = OurName.of(session, named.multipartIdentifier());
+    if (name == null) {
       return null;
     }
-    String[] namespace = name.subList(1, name.size() - 1).toArray(new String[0]);
-    Identifier ident = Identifier.of(namespace, name.get(name.size() - 1));
-    TemporalTable table = TemporalTable.of(managed(catalog, ident), time(named), expired(named));
-    DataSourceV2Relation relation = DataSourceV2Relation.create(table, Option.apply(catalog), Option.apply(ident));
-    List<String> qualifier = name.subList(0, name.size() - 1);
-    return new SubqueryAlias(
-        new AliasIdentifier(ident.name(), Attributes.seq(qualifier)), relation);
+    TemporalTable table = TemporalTable.of(managed(name), time(named), expired(named));
+    DataSourceV2Relation relation =
+        DataSourceV2Relation.create(table, Option.apply(name.catalog()), Option.apply(name.ident()));
+    return new SubqueryAlias(new AliasIdentifier(name.ident().name(), Attributes.seq(name.qualifier())), relation);
   }
 
   /** Returns whether a name is that of a temporary view; in a view it is only if it was so when that was created. */
@@ -73,25 +64,9 @@ final class TemporalTables extends Rule<LogicalPlan> {
             || context.referredTempViewNames().exists(name -> asked.equalsIgnoreCase(name.mkString("."))));
   }
 
-  /** Adds to a name what it leaves out: in a view that is as the view's text was resolved when it was created. */
-  private static List<String> fullName(CatalogManager catalogs, List<String> parts) {
-    List<String> current = new ArrayList<>(CollectionConverters.asJava(AnalysisContext.get().catalogAndNamespace()));
-    if (current.isEmpty()) {
-      current.add(catalogs.currentCatalog().name());
-      current.addAll(List.of(catalogs.currentNamespace()));
-    }
-    List<String> full = new ArrayList<>();
-    if (parts.size() == 1) {
-      full.addAll(current);
-    } else if (!catalogs.isCatalogRegistered(parts.get(0))) {
-      full.add(current.get(0));
-    }
-    full.addAll(parts);
-    return full;
-  }
-
-  private static TablestoreTable managed(TablestoreCatalog catalog, Identifier ident) {
-    if (!(catalog.loadRelation(ident) instanceof TablestoreTable table)) {
+  private static TablestoreTable managed(OurName name) {
+    Identifier ident = name.ident();
+    if (!(name.load() instanceof TablestoreTable table)) {
       throw refused(ident.toString(), "is a view");
     }
     if (table.location().isEmpty()) {
