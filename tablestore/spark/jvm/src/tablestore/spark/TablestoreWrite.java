@@ -101,18 +101,25 @@ final class TablestoreWrite implements SupportsOverwriteV2, V1Write, InsertableR
   @Override
   public void insert(Dataset<Row> rows, boolean overwrite) {
     SparkSession session = (SparkSession) rows.sparkSession();
-    Dataset<Row> current = rows;
-    for (int left = table.replans(); ; left--) {
-      JsonNode answer = PythonSide.give(request, session, current);
-      if (!answer.has("changed")) {
-        break;
-      }
-      current = left > 0 ? reread(current, session) : null;
-      if (current == null) {
-        throw Refusals.of(answer.get("changed"));
+    JsonNode answer = PythonSide.give(request, session, rows);
+    if (answer.has("changed")) {
+      try (Turns.Turn turn = Turns.of(table.location())) {
+        giveAgain(rows, session, answer.get("changed"));
       }
     }
     table.renewCaches(session);
+  }
+
+  /** Writes rows that have changed since they were read: it reads them again, and so on a bounded number of times. */
+  private void giveAgain(Dataset<Row> rows, SparkSession session, JsonNode changed) {
+    Dataset<Row> current = rows;
+    for (int left = table.replans(); changed != null; left--) {
+      current = left > 0 ? reread(current, session) : null;
+      if (current == null) {
+        throw Refusals.of(changed);
+      }
+      changed = PythonSide.give(request, session, current).get("changed");
+    }
   }
 
   /** Plans the rows again over the newest version; returns null if that cannot be done. */
