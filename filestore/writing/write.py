@@ -13,9 +13,9 @@ from filestore.errors import InvalidRequest
 from filestore.files.writer import TableFiles
 from filestore.model.changelog import ChangelogProducer
 from filestore.model.definition import TableDefinition
-from filestore.model.files import DataFile, Slot
+from filestore.model.files import DataFile, PendingRun, Slot
 from filestore.sorting.chunks import cut_chunks
-from filestore.writing.append import append
+from filestore.writing.append import StoredSequences, append
 from filestore.writing.fold import fold
 from filestore.writing.fold_values import fold_values
 from filestore.writing.slot_result import ChangeSink, SlotResult
@@ -23,7 +23,7 @@ from filestore.writing.slot_result import ChangeSink, SlotResult
 __all__ = ["WriteResult", "fold_slot", "rests_on_rows", "write_sorted"]
 
 
-def write_sorted(
+def write_sorted(  # noqa: PLR0913  # a write's tasks choose all of them
     table: TableFiles,
     base: Mapping[Slot, Sequence[DataFile]],
     batches: Iterable[pa.RecordBatch],
@@ -31,6 +31,7 @@ def write_sorted(
     producer: ChangelogProducer = ChangelogProducer.NONE,
     *,
     later: bool = False,
+    runs: Mapping[Slot, Sequence[PendingRun]] | None = None,
     skip_unchanged: bool = False,
 ) -> Iterator[SlotResult]:
     """Folds sorted batches of any number of slots, or leaves them as pending runs; yields one result for each slot.
@@ -42,6 +43,7 @@ def write_sorted(
         log: Takes the accepted changes.
         producer: Which changes are written as change data (`filestore.changelog.images.recorded`).
         later: Leaves the rows as pending runs.
+        runs: The pending runs by slot, if late rows are counted although they are left as pending runs.
         skip_unchanged: As for `filestore.writing.fold.fold`; only for tables whose engine merges no values.
     """
     definition = table.definition
@@ -58,7 +60,8 @@ def write_sorted(
         seen.add(slot)
         slot_chunks = (rows for _, rows in group)
         if later:
-            yield append(table, slot, slot_chunks, log)
+            known = None if runs is None else StoredSequences(table, base.get(slot, ()), runs.get(slot, ()))
+            yield append(table, slot, slot_chunks, log, known)
         elif skip_unchanged:
             yield fold(table, slot, base.get(slot, ()), slot_chunks, log, producer, skip_unchanged=True)
         else:

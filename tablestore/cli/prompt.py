@@ -52,7 +52,11 @@ class Conversation:
         self._timing = False
 
     def run(self) -> bool:
-        """Talks until the user ends it. Returns whether nothing failed that ended it."""
+        """Talks until the user ends it. Returns whether nothing failed that ended it.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C, if no person reads the prompts.
+        """
         if self._interactive:
             note("\\? lists commands; a statement ends with a semicolon")
         typed = ""
@@ -62,6 +66,8 @@ class Conversation:
             except EOFError:
                 return self._end(typed)
             except KeyboardInterrupt:
+                if not self._interactive:
+                    raise
                 typed = ""
                 note("")
                 continue
@@ -123,9 +129,9 @@ class Conversation:
             complain(error)
             return self._interactive
         except KeyboardInterrupt:
-            self._session.cancel()
-            note("cancelled")
-            return self._interactive
+            note("the statement was cancelled")
+            if not self._interactive:
+                raise
         return True
 
     def _command(self, command: str) -> None:
@@ -194,9 +200,19 @@ def terminal(session: Session) -> Iterator[Read]:
     readline.set_completer(completer(session, readline.get_line_buffer))
     libedit = "libedit" in (readline.__doc__ or "")  # what macOS has instead, with other words
     readline.parse_and_bind("bind ^I rl_complete" if libedit else "tab: complete")
+    readline.set_auto_history(False)
+
+    def read(prompt: str) -> str:
+        line = input(prompt)
+        last = readline.get_history_item(readline.get_current_history_length())
+        if line.strip() not in ("", "\\q") and line != last:
+            readline.add_history(line)
+        return line
+
     try:
-        yield input
+        yield read
     finally:
+        readline.set_auto_history(True)
         readline.set_completer(None)
         try:
             readline.write_history_file(history)

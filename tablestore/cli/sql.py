@@ -130,8 +130,7 @@ def _run_all(session: Session, script: str, show: Callable[[Result], None], rows
             complain(error, of=f"statement {number} of {len(found)}")
             raise typer.Exit(1) from error
         except KeyboardInterrupt:
-            session.cancel()
-            note("cancelled")
+            note("the statement was cancelled")
             raise typer.Exit(130) from None
 
 
@@ -146,7 +145,11 @@ def _converse(session: Session, output: Format, rows: int | None) -> None:
             lambda statement: _show(session.run(statement, _wanted(rows)), output, rows),
             interactive=interactive,
         )
-        if not talk.run():
+        try:
+            went_well = talk.run()
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+        if not went_well:
             raise typer.Exit(1)
 
 

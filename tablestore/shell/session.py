@@ -68,6 +68,7 @@ class Session(Closing):
         Raises:
             Unsupported: ``not-for-polars``: polars has to run it, and cannot.
             TableStoreError: what is wrong with it.
+            KeyboardInterrupt: Ctrl-C, after the statement has ended.
         """
         if self._engine is Engine.SPARK:
             return self._by_spark(statement, limit, None)
@@ -156,11 +157,6 @@ class Session(Closing):
     def uses_spark(self) -> bool:
         """Returns whether Spark runs."""
         return self._spark is not None
-
-    def cancel(self) -> None:
-        """Ends the statement that runs, if it is one of Spark; one of polars ends with the interrupt itself."""
-        if self._spark is not None:
-            self._spark.cancel()
 
     def close(self) -> None:
         """Stops Spark."""

@@ -44,6 +44,7 @@ from pyspark.sql.types import (
 
 from filestore.errors import InvalidRequest, TableStoreError
 from tablestore.jars import delta_jars, find_java
+from tablestore.shell.interruptible import Interruptible
 from tablestore.shell.results import Result
 from tablestore.spark import spark_session
 from tablestore.spark.jobs.errors import failure_of
@@ -108,18 +109,17 @@ class SparkEngine:
         self._catalog = place.catalog
         self._folder = tempfile.TemporaryDirectory(prefix="tablestore-sql-")
         self._owns = SparkContext._active_spark_context is None
+        self._calls = Interruptible(_cancel_jobs)
         try:
-            self._session = self._start(place)
-            if database is not None:
-                self._session.catalog.setCurrentDatabase(database)
+            self._session = self._calls.call(lambda: self._start(place, database))
         except (PySparkException, Py4JError) as error:
             self.close()
             raise error_of_statement(error) from error
-        except TableStoreError:
+        except (TableStoreError, KeyboardInterrupt):
             self.close()
             raise
 
-    def _start(self, place: SparkPlace) -> SparkSession:
+    def _start(self, place: SparkPlace, database: str | None) -> SparkSession:
         settings = catalog_settings({place.catalog: place.uri})
         prefix = f"spark.sql.catalog.{place.catalog}"
         settings |= {f"{prefix}.{name}": value for name, value in place.settings.items()}
@@ -140,15 +140,24 @@ class SparkEngine:
                 catalogs={place.catalog: place.uri},
             )
         session = running.newSession()  # another one of this process keeps its current names
+        # Spark looks catalogs up in the settings of the session that is active in the thread
+        jvm = session._jvm
+        assert jvm is not None
+        jvm.SparkSession.setActiveSession(session._jsparkSession)
         for name, value in settings.items():
             session.conf.set(name, value)
         session.catalog.setCurrentCatalog(place.catalog)
+        if database is not None:
+            session.catalog.setCurrentDatabase(database)
+        # the jobs of this thread, which runs all statements: a task that waits for something is interrupted, too
+        session.sparkContext.setJobGroup("tablestore sql", "tablestore sql", interruptOnCancel=True)
         return session
 
     @property
     def current(self) -> tuple[str, str]:
         """The current catalog and database."""
-        return self._session.catalog.currentCatalog(), self._session.catalog.currentDatabase()
+        catalog = self._session.catalog
+        return self._calls.call(lambda: (catalog.currentCatalog(), catalog.currentDatabase()))
 
     def run(self, statement: str, limit: int | None = None) -> Result:
         """Runs a statement.
@@ -159,28 +168,35 @@ class SparkEngine:
 
         Raises:
             TableStoreError: Spark's error, with our code or the name of its condition.
+            KeyboardInterrupt: Ctrl-C, after the statement has ended.
         """
         try:
-            rows = self._session.sql(statement)
-            if not rows.columns:
-                return Result(SPARK)
-            rows = _shown(rows)
-            if limit is None:
-                return Result(SPARK, _arrow_schema(rows), _streamed(rows))
-            found = rows.limit(limit).toArrow()
+            return self._calls.call(lambda: self._run(statement, limit))
         except (PySparkException, Py4JError) as error:
             raise error_of_statement(error) from error
-        return Result(SPARK, found.schema, iter([found]))
 
-    def cancel(self) -> None:
-        """Ends the jobs that run."""
-        self._session.sparkContext.cancelAllJobs()
+    def _run(self, statement: str, limit: int | None) -> Result:
+        rows = self._session.sql(statement)
+        if not rows.columns:
+            return Result(SPARK)
+        rows = _shown(rows)
+        if limit is None:
+            return Result(SPARK, _arrow_schema(rows), self._calls.each(lambda: _streamed(rows)))
+        found = rows.limit(limit).toArrow()
+        return Result(SPARK, found.schema, iter([found]))
 
     def close(self) -> None:
         """Stops Spark, unless it ran before."""
+        self._calls.close()
         if self._owns and (running := SparkContext._active_spark_context) is not None:
             SparkSession(running).stop()
         self._folder.cleanup()
+
+
+def _cancel_jobs() -> None:
+    """Ends the jobs that run. While Spark starts or ends there are none."""
+    if (running := SparkContext._active_spark_context) is not None:
+        running.cancelAllJobs()
 
 
 @contextmanager

@@ -226,13 +226,16 @@ class Write(CommitAttempt):
     def _run_tasks(self) -> None:
         base, replaces = self.base, self._replacing is not None
         self._stored = stored = {} if replaces else base.lookup_files(self._filestore.ambient.now_ms())
+        later = base.definition.merges_on_read and not replaces
+        refuses_late = later and self._reads and base.definition.sequence_field and not base.definition.merges_values
         job = WriteJob(
             self._filestore.table_files(base),
             stored,
             None if replaces else self._log,
             self._transaction_prefix,
             recorded(base.definition, empty=not stored, overwrite=replaces),
-            later=base.definition.merges_on_read and not replaces,
+            later=later,
+            runs=base.pending() if refuses_late else None,
             only=None if self._replacing is None else self._replacing.bound,
         )
         outcomes = self._run(job)

@@ -11,7 +11,7 @@ from filestore.errors import TableStoreError
 from filestore.files.leftovers import remove
 from filestore.files.writer import TableFiles
 from filestore.model.changelog import ChangelogProducer
-from filestore.model.files import DataFile, Slot
+from filestore.model.files import DataFile, PendingRun, Slot
 from filestore.model.log_range import LogTransaction
 from filestore.model.partition_set import PartitionSet
 from filestore.writing.fold import rebase_slot
@@ -47,6 +47,7 @@ class WriteJob:
         transaction_prefix: ``{table uuid}/{commit id}``.
         producer: Which changes the tasks write as change data.
         later: Rows are left as pending runs (``write-mode = merge-on-read``).
+        runs: The pending runs by slot, if such a write is refused when a row is late; else None.
         only: The partitions in which all rows must be; None if rows of all partitions are allowed.
         skip_unchanged: Rows that change nothing are left out (`filestore.writing.fold.fold`).
     """
@@ -57,6 +58,7 @@ class WriteJob:
     transaction_prefix: str
     producer: ChangelogProducer = ChangelogProducer.NONE
     later: bool = False
+    runs: Mapping[Slot, Sequence[PendingRun]] | None = None
     only: PartitionSet | None = None
     skip_unchanged: bool = False
 
@@ -78,6 +80,7 @@ class WriteJob:
                 sink,
                 self.producer,
                 later=self.later,
+                runs=self.runs,
                 skip_unchanged=self.skip_unchanged,
             ),
             set(),

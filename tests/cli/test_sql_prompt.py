@@ -78,7 +78,10 @@ def test_an_error_ends_what_is_piped(talk: Talk) -> None:
 def test_ctrl_c_cancels_what_is_typed_or_runs(talk: Talk, capsys: pytest.CaptureFixture[str]) -> None:
     well, shown, _ = talk("SELECT 'a", KeyboardInterrupt, "interrupt;", "SELECT 2;")
     assert (well, shown) == (True, ["interrupt", "SELECT 2"])
-    assert "cancelled" in capsys.readouterr().err
+    assert "the statement was cancelled" in capsys.readouterr().err
+    for lines in (["interrupt;", "SELECT 2;"], [KeyboardInterrupt], ["interrupt"]):
+        with pytest.raises(KeyboardInterrupt):
+            talk(*lines, interactive=False)
 
 
 def test_what_is_typed_last_is_dropped_by_ctrl_d(talk: Talk) -> None:
@@ -158,12 +161,15 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield tmp_path / "tablestore" / "sql_history"
 
 
-def test_what_was_typed_is_remembered(session: Session, state: Path) -> None:
+def test_what_was_typed_is_remembered_without_the_end(
+    session: Session, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     readline = pytest.importorskip("readline")
+    typed = ["SELECT 1;", "SELECT 1;", "  ", "\\q"]
+    monkeypatch.setattr("builtins.input", lambda _: typed.pop(0))
     with terminal(session) as read:
-        assert read is input
-        readline.add_history("SELECT 1;")
+        assert [read("lake=> ") for _ in range(4)] == ["SELECT 1;", "SELECT 1;", "  ", "\\q"]
+    assert state.read_text() == "SELECT 1;\n"
     with terminal(session):
         assert readline.get_history_item(readline.get_current_history_length()) == "SELECT 1;"
-    assert "SELECT 1;" in state.read_text()
     assert readline.get_completer() is None

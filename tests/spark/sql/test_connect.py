@@ -21,8 +21,7 @@ def server(catalogs: Catalogs) -> Iterator[SqlServer]:
         yield running
 
 
-@pytest.mark.deep  # the core of the list goes through Thrift, too
-@pytest.mark.parametrize("catalog", ["served", "lake"])
+@pytest.mark.parametrize("catalog", [pytest.param("served", marks=pytest.mark.deep), "lake"])
 def test_a_client_runs_all_statements(server: SqlServer, catalogs: Catalogs, catalog: str, depth: Depth) -> None:
     with remote_session(server, catalogs.folder) as session:
         assert differences(catalog, session.run_all, depth) == []

@@ -12,6 +12,7 @@ from filestore.model.definition import TableDefinition
 from filestore.model.schema import Schema
 from tablestore import Store
 from tablestore.spark.batch.writing import each_once
+from tablestore.writing.write import Write
 from tests.spark.sql.conftest import Sql
 
 DEFINITION = TableDefinition.of(Schema.from_arrow(pa.schema([pa.field("id", pa.int64(), False)])), ["id"])
@@ -93,6 +94,26 @@ def test_a_null_key_is_refused(sql: Sql) -> None:
     with pytest.raises(SparkRuntimeException, match=r"(?s)NULL.*id"):
         sql(merge("(CAST(NULL AS BIGINT), 'B', 21)", WHOLE))
     assert sql("SELECT count(*) FROM lake.shop.orders") == [(2,)]
+
+
+@pytest.mark.usefixtures("orders")
+def test_a_merge_that_only_inserts_rests_on_the_rows_that_it_read(
+    sql: Sql, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark 4.2 has a plan of its own for it, and it was written as an INSERT: it replaced rows of others."""
+    table, prepare = store.managed_table("shop.orders"), Write.prepare
+    others = [lambda: table.write([{"id": 9, "name": "theirs", "n": 9}])]
+
+    def interrupted(write: Write) -> object:
+        proposal = prepare(write)
+        while others:
+            others.pop()()
+        return proposal
+
+    monkeypatch.setattr(Write, "prepare", interrupted)
+    sql(merge("(9L, 'mine', 0)", "WHEN NOT MATCHED THEN INSERT *"))
+    assert not others
+    assert sql("SELECT name FROM lake.shop.orders WHERE id = 9") == [("theirs",)]
 
 
 @pytest.mark.deep

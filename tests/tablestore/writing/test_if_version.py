@@ -235,3 +235,28 @@ def test_a_late_row_would_change_nothing(store: Store) -> None:
         table.write([{"id": 99, "at": 5, "v": "mine"}], if_version=1)
     assert [found["v"] for found in rows(table)] == ["a", "other"]
     assert not assert_healthy(table.filestore).orphans
+
+
+@pytest.mark.parametrize("folds", [False, True], ids=["pending", "folded"])
+def test_a_late_row_is_refused_where_commits_look_nothing_up(store: Store, folds: bool) -> None:
+    """It was accepted, and changed nothing: an UPDATE in SQL succeeded, and its row was lost."""
+    options = {"sequence.field": "at", "write-mode": "merge-on-read", "log.system": "none"}
+    table = store.create_table("shop.t", "id BIGINT, at BIGINT, v STRING", primary_key=["id"], options=options)
+    assert isinstance(table, Table)
+    table.write([{"id": n, "at": 10, "v": "a"} for n in range(3)])
+    table.write([{"id": 2, "at": 10, "_kind": "-D"}])
+    if folds:
+        table.compact(full=True)
+    read = table.filestore.state().version
+    for late in ({"id": 1, "at": 9, "v": "b"}, {"id": 1, "v": "b"}, {"id": 2, "at": 9, "v": "b"}):
+        with pytest.raises(InvalidRequest, match="1 rows have a lower at") as raised:
+            table.write([late, {"id": 9, "at": 1, "v": "c"}], if_version=read)
+        assert raised.value.code == "late-rows"
+    assert table.filestore.state().version == read
+    accepted = [(0, 10, "b", "+U"), (1, 10, None, "-D"), (2, 11, None, "+U")]
+    names = ("id", "at", "v", "_kind")
+    table.write([dict(zip(names, given, strict=True)) for given in accepted], if_version=read)
+    assert sorted((row["id"], row["v"]) for row in rows(table)) == [(0, "b"), (2, None)]
+    table.write([{"id": 2, "at": 9, "v": "late"}])
+    assert (2, None) in [(row["id"], row["v"]) for row in rows(table)]
+    assert not assert_healthy(table.filestore).orphans

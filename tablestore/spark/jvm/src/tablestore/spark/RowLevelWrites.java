@@ -20,6 +20,7 @@ import org.apache.spark.sql.catalyst.expressions.Not;
 import org.apache.spark.sql.catalyst.expressions.RaiseError;
 import org.apache.spark.sql.catalyst.expressions.Literal$;
 import org.apache.spark.sql.catalyst.plans.logical.AppendData;
+import org.apache.spark.sql.catalyst.plans.logical.InsertOnlyMerge;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.OverwriteByExpression;
 import org.apache.spark.sql.catalyst.plans.logical.OverwritePartitionsDynamic;
@@ -79,6 +80,14 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
         && write.resolved()
         && !write.writeOptions().contains(TablestoreWrite.READ_VERSION)) {
       Map<String, String> options = new HashMap<>(CollectionConverters.asJava(write.writeOptions()));
+      LogicalPlan query = pinned(write.query(), table, options);
+      return query == write.query() ? write : append(relation, query, options);
+    }
+    if (plan instanceof InsertOnlyMerge write
+        && write.table() instanceof DataSourceV2Relation relation
+        && relation.table() instanceof TablestoreTable table
+        && write.resolved()) {
+      Map<String, String> options = new HashMap<>();
       LogicalPlan query = pinned(write.query(), table, options);
       return query == write.query() ? write : append(relation, query, options);
     }
