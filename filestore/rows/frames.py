@@ -84,13 +84,10 @@ def _has_map(kind: pl.DataType) -> bool:
 
 def arrow_table(frame: pl.DataFrame, schema: pa.Schema) -> pa.Table:
     """Converts a frame to exactly that schema: restores types that polars changed, and NOT NULL."""
-    views = [column for column in frame.get_columns() if column.dtype in (pl.String, pl.Binary)]
-    rest = [column for column in frame.get_columns() if column.dtype not in (pl.String, pl.Binary)]
-    # Polars copies strings once. Arrow's cast of views does not know the size in advance, and takes the memory twice.
-    texts = pl.DataFrame(views).to_arrow(compat_level=pl.CompatLevel.oldest())
-    others = pl.DataFrame(rest).to_arrow(compat_level=pl.CompatLevel.newest())
-    found = dict(zip((*texts.column_names, *others.column_names), (*texts.columns, *others.columns), strict=True))
-    return pa.table([cast_column(found[field.name], field.type) for field in schema], schema=schema)
+    # Polars copies texts once. Arrow's cast of views does not know the size in advance, and takes the memory twice; and
+    # of lists whose rows were gathered from several chunks polars returns views that Arrow refuses.
+    found = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+    return pa.table([cast_column(found.column(field.name), field.type) for field in schema], schema=schema)
 
 
 def with_entries(frame: pl.DataFrame) -> pl.DataFrame:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -56,6 +58,23 @@ def test_a_part_of_a_frame_becomes_a_table_again(data: st.DataObject, kind: pa.D
     found = arrow_table(frame_of(pa.table([array], schema=schema)).slice(first), schema)
     found.validate(full=True)
     assert repr(found.column("v").to_pylist()) == repr(array.to_pylist()[first:])
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.string()), pa.map_(pa.string(), pa.int32())], ids=str)
+def test_rows_that_are_taken_from_several_chunks(kind: pa.DataType) -> None:
+    """Arrow refused lists and maps of texts that polars had joined or sorted, if some parts of the rows had none."""
+    schema = pa.schema([("n", pa.int64()), ("values", kind)])
+    choices = [None, [], ["x", None]] if pa.types.is_list(kind) else [None, [], [("x", 1), ("y", None)]]
+    dice = random.Random(3)
+    for _ in range(200):
+        sizes = [dice.randrange(1, 4) for _ in range(3)]
+        rows = pa.table([range(sum(sizes)), pa.array(dice.choices(choices, k=sum(sizes)), kind)], schema=schema)
+        ends = [sum(sizes[: number + 1]) for number in range(3)]
+        parts = [frame_of(rows.slice(end - size, size)) for end, size in zip(ends, sizes, strict=True)]
+        parts = [part.slice(dice.randrange(part.height)) for part in parts]
+        frame = pl.concat(parts, rechunk=False)
+        found = arrow_table(frame[frame["n"].arg_sort(descending=True)], schema)
+        assert found.equals(rows.take(found.column("n")))
 
 
 def test_a_null_in_a_column_that_is_not_null_is_refused() -> None:
