@@ -217,6 +217,16 @@ HERE = Names(frozenset({"lake"}), "lake", "shop")
             "table => 's.t'); END IF; TABLE lake.s.`t$tags`; EXPLAIN SELECT 1 FROM lake.s.`t$tags`; "
             "CREATE TABLE lake.s.u (a INT) TBLPROPERTIES ('bucket' = '4'); END",
         ),
+        (
+            "INSERT INTO lake.s.t (`from`) WITH (checkpoint = 'c', 'name' ',', trigger = '=') SELECT 1",
+            "CALL `lake`.sys.start_stream(table => 's.t', query => 'SELECT 1', checkpoint => 'c', name => ',', "
+            """trigger => '=', columns => '["from"]')""",
+        ),
+        (
+            "CREATE MATERIALIZED VIEW lake.s.v TBLPROPERTIES (log.system = none, 'a' = -1) AS SELECT 1",
+            "CALL `lake`.sys.create_materialized_view(table => 's.v', query => 'SELECT 1', "
+            """options => '{"log.system": "none", "a": "-1"}')""",
+        ),
         ("BEGIN SELECT CASE WHEN a THEN b ELSE c END; END", "BEGIN SELECT CASE WHEN a THEN b ELSE c END; END"),
         (
             "INSERT INTO o.s.t WITH ('checkpoint' = 'b') SELECT 1",
@@ -284,6 +294,8 @@ def test_a_clause_of_a_materialized_view_is_done_or_refused(statement: str, sent
     [
         ("INSERT INTO lake.s.t WITH ('trigger' = '1 s') SELECT 1", "no-checkpoint", "write INSERT INTO s.t WITH"),
         ("INSERT INTO lake.s.t WITH ('checkpoint' = 'c', 'trig' = '1') SELECT 1", "unknown-option", "no option trig"),
+        ("INSERT INTO lake.s.t WITH ('checkpoint' = 'c', 'trigger') SELECT 1", "bad-options", "trigger is no option"),
+        ("INSERT INTO t WITH ('name' = 'a', 'name' = 'b') SELECT 1", "bad-options", "name is given twice"),
         ("INSERT OVERWRITE lake.s.t WITH ('checkpoint' = 'c') SELECT 1", "output-mode", "starts no stream"),
         ("INSERT INTO lake.s.t PARTITION (a = 1) WITH ('checkpoint' = 'c') SELECT 1", "stream-partition", "PARTITION"),
         ("SELECT /*+ OPTIONS('a' = 'b') */ * FROM lake.s.t", "options-hint", "not behind SELECT"),
