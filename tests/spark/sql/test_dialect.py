@@ -241,6 +241,11 @@ HERE = Names(frozenset({"lake"}), "lake", "shop")
             "BEGIN SELECT 1 FROM STREAM o; SELECT 1 FROM o JOIN lake.s.d FOR SYSTEM_TIME AS OF now(); END",
             "BEGIN SELECT 1 FROM STREAM o; SELECT 1 FROM o JOIN lake.s.d FOR SYSTEM_TIME AS OF now(); END",
         ),
+        ("SELECT /*+ OPTIONS('a') */ * FROM o.s.t", "SELECT /*+ OPTIONS('a') */ * FROM o.s.t"),
+        (
+            "SELECT * FROM lake.s.t /*+ OPTIONS('a') x */ AS t /* (b) */",
+            "SELECT * FROM lake.s.t /*+ OPTIONS('a') x */ AS t /* (b) */",
+        ),
         (
             "INSERT INTO lake.s.t (`from`) WITH (checkpoint = 'c', 'name' ',', trigger = '=') SELECT 1",
             "CALL `lake`.sys.start_stream(table => 's.t', query => 'SELECT 1', checkpoint => 'c', name => ',', "
