@@ -289,6 +289,12 @@ ROWS = [
     *gives("SELECT name, price FROM lake.stock.items WHERE id = wanted", "MUG | 5.00"),
     *refuses("UPDATE lake.stock.items SET wanted = 1", "wanted"),
     *does(
+        "DECLARE VARIABLE name STRING DEFAULT 'none'",
+        "UPDATE lake.stock.items SET name = transform(array(word), x -> concat(x, name, wanted))[0] WHERE id = wanted",
+    ),
+    *gives("SELECT i.name FROM lake.stock.items i WHERE id = wanted", "mugMUG5"),
+    *does(
+        "DROP TEMPORARY VARIABLE name",
         "UPDATE lake.stock.items SET name = 'pad', price = 3 WHERE id = 5",
         "DROP TEMPORARY VARIABLE word",
         "DROP TEMPORARY VARIABLE wanted",
