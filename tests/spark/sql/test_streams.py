@@ -196,6 +196,8 @@ def test_a_stream_that_cannot_start(sql: Sql, folder: Path, into: str, options: 
 @pytest.mark.usefixtures("orders")
 def test_a_name_of_a_system_table_in_a_program(session: SparkSession, sql: Sql, folder: Path) -> None:
     assert session.table("lake.shop.orders$snapshots").count() == 1
+    session.range(2).write.format("delta").save(f"{folder}/a$b/c d$e f")
+    assert session.table(f"delta.`{folder}/a$b/c d$e f`").count() == 2
     rows = session.readStream.table("lake.shop.orders$snapshots").selectExpr("version AS id")
     with pytest.raises(AnalysisException, match="is a system table, which has no changes"):
         run(rows, "lake.shop.copy", folder / "checkpoint")
