@@ -510,6 +510,7 @@ VERSIONS = [
     ),
     *gives("SELECT tag_name FROM lake.stock.t$tags", "second"),
     *gives("SELECT x.v FROM lake.stock.t /*+ OPTIONS('fresh' = 'true') */ AS x WHERE x.id = 3", "c"),
+    *refuses("SELECT * FROM lake.stock.t WITH ('fresh' = 'yes')", "fresh='yes' is neither true nor false"),
     *refuses("SELECT * FROM lake.stock.t WITH ('log.scan' = 'latest')", "an option of a stream: FROM STREAM"),
     *gives(
         "SELECT _change_type, id, v, _commit_version FROM lake.stock.t CHANGES FROM VERSION 2 TO VERSION 3 "

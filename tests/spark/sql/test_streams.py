@@ -184,6 +184,12 @@ def test_a_list_of_columns_and_options_of_the_log(sql: Sql, folder: Path) -> Non
             "* FROM STREAM lake.shop.orders WITH ('scan' = 'full', 'log.scan' = 'full')",
             "twice",
         ),
+        (
+            "",
+            "'trigger' = '1 second'",
+            f"* FROM STREAM lake.shop.orders WITH ('log.scan.timestamp-millis' = '{10**20}')",
+            "beyond the year 9999",
+        ),
     ],
 )
 @pytest.mark.usefixtures("orders")
