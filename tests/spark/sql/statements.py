@@ -247,6 +247,12 @@ PARTITIONS = [
     *gives("SELECT * FROM lake.stock.places", "1 | at | x"),
     *refuses("ALTER TABLE lake.stock.places DROP PARTITION (land = 'de')", "[tablestore: partition-not-found]"),
     *refuses("ALTER TABLE lake.stock.places DROP PARTITION (n = 1)", "PARTITIONS_NOT_FOUND"),
+    *gives("SET spark.sql.caseSensitive = true", "spark.sql.caseSensitive | true"),
+    *refuses("ALTER TABLE lake.stock.places DROP PARTITION (LAND = 'at')", "PARTITIONS_NOT_FOUND"),
+    *gives("SET spark.sql.caseSensitive = false", "spark.sql.caseSensitive | false"),
+    *does("CREATE TEMPORARY VIEW places AS SELECT 1 AS x"),
+    *refuses("ALTER TABLE places DROP PARTITION (land = 'de')", "is a view"),
+    *does("DROP VIEW places"),
     *refuses("ALTER TABLE lake.stock.places DROP PARTITION (land = 'at') PURGE", "[tablestore: purge-partition]"),
     *refuses(
         "ALTER TABLE lake.stock.places PARTITION (land = 'at', town = 'x') "
