@@ -61,9 +61,12 @@ def rewritten(statement: str, names: Names) -> str:
     """
     try:
         tokens = sqlglot.tokenize(statement, dialect="spark")
-        if len(tokens) > 1 and tokens[0].text.upper() == "EXPLAIN":
+        first = tokens[0].text.upper() if len(tokens) > 1 else ""
+        if first == "EXPLAIN":
             return _explain(statement, tokens, names)
-        statement = temporal_joins(_table_changes(with_options(statement, names), names), names)
+        if first == "BEGIN":
+            return script(statement, tokens, names, rewritten, _anywhere)
+        statement = _of_tables(statement, names)
         tokens = sqlglot.tokenize(statement, dialect="spark")
     except TokenError:
         return statement  # Spark says what is wrong with it
@@ -72,11 +75,19 @@ def rewritten(statement: str, names: Names) -> str:
     return _system_tables(_whole(statement, tokens, names))
 
 
+def _anywhere(statement: str, names: Names) -> str:
+    """Rewrites what may stand anywhere in a statement."""
+    return _system_tables(_of_tables(statement, names))
+
+
+def _of_tables(statement: str, names: Names) -> str:
+    """Rewrites clauses of tables that are read."""
+    return temporal_joins(_table_changes(with_options(statement, names), names), names)
+
+
 def _whole(statement: str, tokens: Sequence[Token], names: Names) -> str:
     """Rewrites a statement by its first words."""
     words = [token.text.upper() for token in tokens[:5]]
-    if words[:1] == ["BEGIN"]:
-        return script(statement, tokens, lambda one: rewritten(one, names))
     if words[1:3] == ["MATERIALIZED", "VIEW"] or words[3:5] == ["MATERIALIZED", "VIEW"]:
         return materialized_view(statement, tokens, names)
     if words[:2] == ["ALTER", "TABLE"]:
@@ -92,18 +103,18 @@ def _whole(statement: str, tokens: Sequence[Token], names: Names) -> str:
     return statement
 
 
-_MODE = re.compile(r"(EXTENDED|FORMATTED|CODEGEN|COST|LOGICAL)\s+", re.IGNORECASE)
+_MODES = frozenset({"EXTENDED", "FORMATTED", "CODEGEN", "COST", "LOGICAL"})
 """The words that may follow EXPLAIN."""
 
 
 def _explain(statement: str, tokens: Sequence[Token], names: Names) -> str:
     """Rewrites what is explained; sqlglot reads it as one token."""
-    view = explained(statement, tokens, names)
-    if view != statement:
-        return view
-    inner = _MODE.sub("", tokens[1].text, count=1) if _MODE.match(tokens[1].text) else tokens[1].text
-    begin = statement.rindex(inner)
-    return statement[:begin] + rewritten(inner, names) + statement[begin + len(inner) :]
+    begin = statement.index(tokens[1].text, tokens[0].end + 1)
+    words = sqlglot.tokenize(tokens[1].text, dialect="spark")
+    if len(words) > 1 and words[0].text.upper() in _MODES:
+        begin += words[1].start
+    inner = statement[begin:]
+    return explained(inner, names) or statement[:begin] + rewritten(inner, names)
 
 
 def _query_of_stream(query: str, names: Names) -> str:

@@ -18,7 +18,7 @@ from tablestore.spark.sql.system_time import common_tables
 __all__ = ["with_options"]
 
 _HINT = re.compile(r"/\*\+\s*OPTIONS\s*\(", re.IGNORECASE)
-_COMMENT = re.compile(r"--[^\n]*|/\*\+\s*OPTIONS\s*(\(.*?\))\s*\*/|/\*.*?\*/", re.IGNORECASE | re.DOTALL)
+_COMMENT = re.compile(r"--[^\n]*|/\*\+\s*OPTIONS\s*(\((?:(?!\*/).)*?\))\s*\*/|/\*.*?\*/", re.IGNORECASE | re.DOTALL)
 _BEFORE = frozenset({"FROM", "JOIN", ",", "(", "INTO", "OVERWRITE", "STREAM", "TABLE", "USING"})
 """The words behind which a statement names a table that it reads or writes."""
 
@@ -32,8 +32,9 @@ def with_options(statement: str, names: Names) -> str:
     if not _HINT.search(statement):
         return statement
     tokens = sqlglot.tokenize(statement, dialect="spark")
-    if any(token.token_type is TokenType.HINT and _HINT.match(token.text) for token in tokens):
-        raise _misplaced("SELECT")
+    for number, token in enumerate(tokens):
+        if token.token_type is TokenType.HINT and _HINT.match(token.text) and _reads_ours(tokens, names):
+            raise _misplaced(tokens[number - 1].text)
     parts: list[str] = []
     done = 0
     for number, token in enumerate(tokens):
@@ -43,6 +44,12 @@ def with_options(statement: str, names: Names) -> str:
                 parts += [statement[done : comment.start()], f"WITH {comment[1]}"]
                 done = comment.end()
     return "".join([*parts, statement[done:]])
+
+
+def _reads_ours(tokens: Sequence[Token], names: Names) -> bool:
+    """Returns whether a statement names a table of ours. Of others' tables Spark itself drops a hint, and warns."""
+    numbers = (number for number, token in enumerate(tokens) if token.text.upper() in _BEFORE)
+    return any(named_table(tokens, number + 1, names) is not None for number in numbers)
 
 
 def _is_ours(tokens: Sequence[Token], last: int, names: Names) -> bool:

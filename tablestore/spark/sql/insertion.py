@@ -21,7 +21,6 @@ from tablestore.spark.sql.parenthesized import Parenthesized, options_of, parent
 __all__ = ["insertion"]
 
 _STREAM_OPTIONS = ("checkpoint", "trigger", "output_mode", "name")
-_QUERIES = ("SELECT", "WITH", "VALUES", "FROM", "TABLE", "(")
 
 
 @dataclass
@@ -53,7 +52,7 @@ def insertion(statement: str, tokens: Sequence[Token], names: Names, query: Call
         query: Rewrites the query of a stream.
 
     Raises:
-        InvalidRequest: ``no-checkpoint``: options of a stream without a checkpoint.
+        InvalidRequest: ``no-checkpoint``: options of a stream without a checkpoint; ``bad-options``.
         Unsupported: ``unknown-option``; ``output-mode``, ``stream-partition``: what a stream cannot do.
     """
     begin = 3 if len(tokens) > 2 and tokens[2].text.upper() == "TABLE" else 2
@@ -100,7 +99,7 @@ def _clauses(tokens: Sequence[Token], number: int) -> _Clauses:
 
 def _columns(listed: Parenthesized | None) -> tuple[list[str], int] | None:
     """Returns the names of a list of columns, and the number of the token behind it; None for a query."""
-    if listed is None or any(len(item) != 1 or item[0].text.upper() in _QUERIES for item in listed.items):
+    if listed is None or any(len(item) != 1 for item in listed.items):
         return None
     return [item[0].text for item in listed.items], listed.close + 1
 

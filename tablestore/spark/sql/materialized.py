@@ -19,19 +19,22 @@ __all__ = ["explained", "materialized_view"]
 _NAME = 3
 
 
-def explained(statement: str, tokens: Sequence[Token], names: Names) -> str:
-    """Rewrites ``EXPLAIN`` of a statement that creates or refreshes a materialized view of ours."""
-    inner = tokens[1].text  # sqlglot reads what follows EXPLAIN as one token
-    words = sqlglot.tokenize(inner, dialect="spark")
+def explained(statement: str, names: Names) -> str | None:
+    """Rewrites ``EXPLAIN`` of a statement that creates or refreshes a materialized view of ours; None for others."""
+    words = sqlglot.tokenize(statement, dialect="spark")
+    while words and words[-1].token_type is TokenType.SEMICOLON:
+        words.pop()
     if [word.text.upper() for word in words[1:3]] != ["MATERIALIZED", "VIEW"]:
-        return statement
+        return None
     if words[0].text.upper() == "REFRESH":
         table = named_table(words, _NAME, names)
         if table is None:
-            return statement
+            return None
         _require_end(words, table.end, "EXPLAIN REFRESH MATERIALIZED VIEW takes a name and nothing else")
         return f"CALL {table.call('explain_materialized_view')})"
-    created = materialized_view(inner, words, names)
+    created = materialized_view(statement, words, names)
+    if created == statement:
+        return None
     return created.replace(".sys.create_materialized_view(", ".sys.explain_materialized_view(", 1)
 
 

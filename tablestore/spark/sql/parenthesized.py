@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from sqlglot.tokenizer_core import Token, TokenType
 
+from filestore.errors import InvalidRequest
+
 __all__ = ["Parenthesized", "options_of", "outside_parentheses", "parenthesized", "texts"]
 
 
@@ -52,21 +54,35 @@ def outside_parentheses(tokens: Sequence[Token]) -> Iterator[Token]:
 
 
 def texts(tokens: Iterable[Token]) -> list[str]:
-    """The words of a list of options. Strings that follow each other directly are one, with a quote in it."""
+    """The words of tokens. What follows directly is of the same word; two strings are one, with a quote in it."""
     found: list[str] = []
-    end = None
+    before = None
     for token in tokens:
-        if token.text in ("=", ","):
-            continue
-        if end is not None and token.start == end + 1:
-            found[-1] += f"'{token.text}"
+        if before is not None and token.start == before.end + 1:
+            is_quote = token.token_type is before.token_type is TokenType.STRING
+            found[-1] += f"'{token.text}" if is_quote else token.text
         else:
             found.append(token.text)
-        end = token.end
+        before = token
     return found
 
 
 def options_of(listed: Parenthesized) -> dict[str, str]:
-    """Returns the options of a list ``('name' = 'value', …)``."""
-    words = texts(token for item in listed.items for token in item)
-    return dict(zip(words[::2], words[1::2], strict=False))
+    """Returns the options of a list ``('name' = 'value', …)``.
+
+    Raises:
+        InvalidRequest: ``bad-options``: an option without a value, or one that is given twice.
+    """
+    found: dict[str, str] = {}
+    for item in listed.items:
+        equals = next((number for number, token in enumerate(item) if token.token_type is TokenType.EQ), len(item))
+        words = texts(item[:equals]) + texts(item[equals + 1 :])
+        if len(words) != 2:  # Spark's grammar has no need of the sign
+            raise InvalidRequest(
+                f"{' '.join(token.text for token in item) or 'nothing'} is no option: write 'name' = 'value'",
+                code="bad-options",
+            )
+        if words[0] in found:
+            raise InvalidRequest(f"the option {words[0]} is given twice: leave one of the two out", code="bad-options")
+        found[words[0]] = words[1]
+    return found

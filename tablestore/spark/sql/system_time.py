@@ -73,9 +73,6 @@ def temporal_joins(statement: str, names: Names, *, streaming: bool = False) -> 
     """
     tokens = sqlglot.tokenize(statement, dialect="spark")
     words = [token.text.upper() for token in tokens[:5]]
-    if words[:1] == ["EXPLAIN"] and len(tokens) > 1:  # sqlglot reads what follows EXPLAIN as one token
-        explained = statement.rindex(tokens[1].text)
-        return statement[:explained] + temporal_joins(statement[explained:], names, streaming=streaming)
     if words[:1] == ["CREATE"] and ["MATERIALIZED", "VIEW"] in (words[1:3], words[3:5]):
         return statement
     streaming = streaming or _reads_stream(statement, tokens)

@@ -82,10 +82,13 @@ class StreamOptions:
 def _with_scan(given: Mapping[str, str]) -> Mapping[str, str]:
     """Adds what ``log.scan`` and ``log.scan.timestamp-millis`` say as ``scan`` and ``timestamp``."""
     millis = whole_option(given, "log.scan.timestamp-millis", least=0)
-    of_table = {
-        "scan": given.get("log.scan"),
-        "timestamp": None if millis is None else (_EPOCH + timedelta(milliseconds=millis)).isoformat(),
-    }
+    try:
+        timestamp = None if millis is None else (_EPOCH + timedelta(milliseconds=millis)).isoformat()
+    except OverflowError as error:
+        raise InvalidRequest(
+            f"log.scan.timestamp-millis={millis} is beyond the year 9999", code="bad-option-value"
+        ) from error
+    of_table = {"scan": given.get("log.scan"), "timestamp": timestamp}
     added = {name: value for name, value in of_table.items() if value is not None}
     if twice := sorted(added.keys() & given.keys()):
         raise InvalidRequest(

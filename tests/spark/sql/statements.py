@@ -247,6 +247,12 @@ PARTITIONS = [
     *gives("SELECT * FROM lake.stock.places", "1 | at | x"),
     *refuses("ALTER TABLE lake.stock.places DROP PARTITION (land = 'de')", "[tablestore: partition-not-found]"),
     *refuses("ALTER TABLE lake.stock.places DROP PARTITION (n = 1)", "PARTITIONS_NOT_FOUND"),
+    *gives("SET spark.sql.caseSensitive = true", "spark.sql.caseSensitive | true"),
+    *refuses("ALTER TABLE lake.stock.places DROP PARTITION (LAND = 'at')", "PARTITIONS_NOT_FOUND"),
+    *gives("SET spark.sql.caseSensitive = false", "spark.sql.caseSensitive | false"),
+    *does("CREATE TEMPORARY VIEW places AS SELECT 1 AS x"),
+    *refuses("ALTER TABLE places DROP PARTITION (land = 'de')", "is a view"),
+    *does("DROP VIEW places"),
     *refuses("ALTER TABLE lake.stock.places DROP PARTITION (land = 'at') PURGE", "[tablestore: purge-partition]"),
     *refuses(
         "ALTER TABLE lake.stock.places PARTITION (land = 'at', town = 'x') "
@@ -289,6 +295,12 @@ ROWS = [
     *gives("SELECT name, price FROM lake.stock.items WHERE id = wanted", "MUG | 5.00"),
     *refuses("UPDATE lake.stock.items SET wanted = 1", "wanted"),
     *does(
+        "DECLARE VARIABLE name STRING DEFAULT 'none'",
+        "UPDATE lake.stock.items SET name = transform(array(word), x -> concat(x, name, wanted))[0] WHERE id = wanted",
+    ),
+    *gives("SELECT i.name FROM lake.stock.items i WHERE id = wanted", "mugMUG5"),
+    *does(
+        "DROP TEMPORARY VARIABLE name",
         "UPDATE lake.stock.items SET name = 'pad', price = 3 WHERE id = 5",
         "DROP TEMPORARY VARIABLE word",
         "DROP TEMPORARY VARIABLE wanted",
@@ -504,6 +516,7 @@ VERSIONS = [
     ),
     *gives("SELECT tag_name FROM lake.stock.t$tags", "second"),
     *gives("SELECT x.v FROM lake.stock.t /*+ OPTIONS('fresh' = 'true') */ AS x WHERE x.id = 3", "c"),
+    *refuses("SELECT * FROM lake.stock.t WITH ('fresh' = 'yes')", "fresh='yes' is neither true nor false"),
     *refuses("SELECT * FROM lake.stock.t WITH ('log.scan' = 'latest')", "an option of a stream: FROM STREAM"),
     *gives(
         "SELECT _change_type, id, v, _commit_version FROM lake.stock.t CHANGES FROM VERSION 2 TO VERSION 3 "

@@ -203,7 +203,7 @@ HERE = Names(frozenset({"lake"}), "lake", "shop")
         ("SELECT * FROM o.s.t /*+ OPTIONS('a' = 'b') */", "SELECT * FROM o.s.t /*+ OPTIONS('a' = 'b') */"),
         (
             "EXPLAIN\nextended\n ALTER TABLE lake.s.t COMPACT;",
-            "EXPLAIN\nextended\n CALL `lake`.sys.compact(table => 's.t', full => true);",
+            "EXPLAIN\nextended\n CALL `lake`.sys.compact(table => 's.t', full => true)",
         ),
         (
             "EXPLAIN CREATE TABLE lake.s.t (a INT) WITH ('bucket' = '4')",
@@ -216,6 +216,45 @@ HERE = Names(frozenset({"lake"}), "lake", "shop")
             "BEGIN CALL `lake`.sys.compact(table => 's.t', full => true); IF x THEN CALL `lake`.sys.describe_detail("
             "table => 's.t'); END IF; TABLE lake.s.`t$tags`; EXPLAIN SELECT 1 FROM lake.s.`t$tags`; "
             "CREATE TABLE lake.s.u (a INT) TBLPROPERTIES ('bucket' = '4'); END",
+        ),
+        (
+            "EXPLAIN /* c */ COST ALTER TABLE lake.s.t COMPACT",
+            "EXPLAIN /* c */ COST CALL `lake`.sys.compact(table => 's.t', full => true)",
+        ),
+        (
+            "EXPLAIN EXTENDED REFRESH MATERIALIZED VIEW lake.s.v;",
+            "CALL `lake`.sys.explain_materialized_view(table => 's.v')",
+        ),
+        (
+            "BEGIN DECLARE EXIT HANDLER FOR SQLEXCEPTION ALTER TABLE lake.s.t COMPACT; SELECT ';'; -- it's\n END",
+            "BEGIN DECLARE EXIT HANDLER FOR SQLEXCEPTION CALL `lake`.sys.compact(table => 's.t', full => true); "
+            "SELECT ';'; -- it's\n END",
+        ),
+        (
+            "BEGIN CREATE MATERIALIZED VIEW lake.s.v AS SELECT 1 FROM lake.s.o JOIN lake.s.d FOR SYSTEM_TIME AS OF "
+            "o.at; SELECT 1 FROM lake.s.o JOIN lake.s.d FOR SYSTEM_TIME AS OF o.at; END",
+            "BEGIN CALL `lake`.sys.create_materialized_view(table => 's.v', query => 'SELECT 1 FROM lake.s.o JOIN "
+            "lake.s.d FOR SYSTEM_TIME AS OF o.at'); "
+            "SELECT 1 FROM lake.s.o JOIN lake.s.d WITH ('system_time' = 'o.at'); END",
+        ),
+        (
+            "BEGIN SELECT 1 FROM STREAM o; SELECT 1 FROM o JOIN lake.s.d FOR SYSTEM_TIME AS OF now(); END",
+            "BEGIN SELECT 1 FROM STREAM o; SELECT 1 FROM o JOIN lake.s.d FOR SYSTEM_TIME AS OF now(); END",
+        ),
+        ("SELECT /*+ OPTIONS('a') */ * FROM o.s.t", "SELECT /*+ OPTIONS('a') */ * FROM o.s.t"),
+        (
+            "SELECT * FROM lake.s.t /*+ OPTIONS('a') x */ AS t /* (b) */",
+            "SELECT * FROM lake.s.t /*+ OPTIONS('a') x */ AS t /* (b) */",
+        ),
+        (
+            "INSERT INTO lake.s.t (`from`) WITH (checkpoint = 'c', 'name' ',', trigger = '=') SELECT 1",
+            "CALL `lake`.sys.start_stream(table => 's.t', query => 'SELECT 1', checkpoint => 'c', name => ',', "
+            """trigger => '=', columns => '["from"]')""",
+        ),
+        (
+            "CREATE MATERIALIZED VIEW lake.s.v TBLPROPERTIES (log.system = none, 'a' = -1) AS SELECT 1",
+            "CALL `lake`.sys.create_materialized_view(table => 's.v', query => 'SELECT 1', "
+            """options => '{"log.system": "none", "a": "-1"}')""",
         ),
         ("BEGIN SELECT CASE WHEN a THEN b ELSE c END; END", "BEGIN SELECT CASE WHEN a THEN b ELSE c END; END"),
         (
@@ -248,6 +287,14 @@ def test_a_description_of_anything_else_is_refused(rest: str) -> None:
         rewritten(f"DESCRIBE DETAIL lake.a.t {rest}", HERE)
     with pytest.raises(Unsupported, match="takes a table, and nothing else"):
         rewritten("DESCRIBE HISTORY lake.a.t PARTITION (p = 1)", HERE)
+
+
+def test_full_names_may_stand_behind_use_in_a_script() -> None:
+    script = "BEGIN SELECT 1 FROM a /*+ OPTIONS('fresh' = 'true') */; USE lake.o; ALTER TABLE lake.s.t COMPACT; END"
+    assert rewritten(script, HERE) == (
+        "BEGIN SELECT 1 FROM a WITH ('fresh' = 'true'); USE lake.o; CALL `lake`.sys.compact(table => 's.t', "
+        "full => true); END"
+    )
 
 
 def test_a_materialized_view_in_a_database_of_ours() -> None:
@@ -284,6 +331,14 @@ def test_a_clause_of_a_materialized_view_is_done_or_refused(statement: str, sent
     [
         ("INSERT INTO lake.s.t WITH ('trigger' = '1 s') SELECT 1", "no-checkpoint", "write INSERT INTO s.t WITH"),
         ("INSERT INTO lake.s.t WITH ('checkpoint' = 'c', 'trig' = '1') SELECT 1", "unknown-option", "no option trig"),
+        ("INSERT INTO lake.s.t WITH ('checkpoint' = 'c', 'trigger') SELECT 1", "bad-options", "trigger is no option"),
+        ("INSERT INTO t WITH ('name' = 'a', 'name' = 'b') SELECT 1", "bad-options", "name is given twice"),
+        ("BEGIN USE lake.o; ALTER TABLE t COMPACT; END", "script-use", "ALTER TABLE t COMPACT is behind a USE"),
+        (
+            "BEGIN IF a THEN SET CATALOG o; END IF; SELECT * FROM table_changes('t', 1); END",
+            "script-use",
+            "write them with catalog and database",
+        ),
         ("INSERT OVERWRITE lake.s.t WITH ('checkpoint' = 'c') SELECT 1", "output-mode", "starts no stream"),
         ("INSERT INTO lake.s.t PARTITION (a = 1) WITH ('checkpoint' = 'c') SELECT 1", "stream-partition", "PARTITION"),
         ("SELECT /*+ OPTIONS('a' = 'b') */ * FROM lake.s.t", "options-hint", "not behind SELECT"),

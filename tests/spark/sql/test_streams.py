@@ -184,6 +184,12 @@ def test_a_list_of_columns_and_options_of_the_log(sql: Sql, folder: Path) -> Non
             "* FROM STREAM lake.shop.orders WITH ('scan' = 'full', 'log.scan' = 'full')",
             "twice",
         ),
+        (
+            "",
+            "'trigger' = '1 second'",
+            f"* FROM STREAM lake.shop.orders WITH ('log.scan.timestamp-millis' = '{10**20}')",
+            "beyond the year 9999",
+        ),
     ],
 )
 @pytest.mark.usefixtures("orders")
@@ -196,6 +202,8 @@ def test_a_stream_that_cannot_start(sql: Sql, folder: Path, into: str, options: 
 @pytest.mark.usefixtures("orders")
 def test_a_name_of_a_system_table_in_a_program(session: SparkSession, sql: Sql, folder: Path) -> None:
     assert session.table("lake.shop.orders$snapshots").count() == 1
+    session.range(2).write.format("delta").save(f"{folder}/a$b/c d$e f")
+    assert session.table(f"delta.`{folder}/a$b/c d$e f`").count() == 2
     rows = session.readStream.table("lake.shop.orders$snapshots").selectExpr("version AS id")
     with pytest.raises(AnalysisException, match="is a system table, which has no changes"):
         run(rows, "lake.shop.copy", folder / "checkpoint")

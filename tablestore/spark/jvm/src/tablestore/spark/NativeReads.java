@@ -110,7 +110,7 @@ final class NativeReads extends Rule<LogicalPlan> {
                 + "an option of a stream: FROM STREAM " + table.name() + " WITH (…)");
       }
     }
-    if (relation.options().getBoolean(FRESH, false)) {
+    if (isFresh(relation.options().getOrDefault(FRESH, "false"))) {
       if (table.isNamedVersion()) {
         throw Refusals.plain("bad-time-travel", "a read of one version cannot be fresh: leave one of the two out");
       }
@@ -125,6 +125,14 @@ final class NativeReads extends Rule<LogicalPlan> {
     return plan instanceof LogicalRelation found
         ? Rereads.sameColumns(found, relation.output())
         : named(plan, relation.output(), List.of());
+  }
+
+  private static boolean isFresh(String value) {
+    boolean fresh = value.equalsIgnoreCase("true");
+    if (!fresh && !value.equalsIgnoreCase("false")) {
+      throw Refusals.plain("bad-option-value", FRESH + "='" + value + "' is neither true nor false");
+    }
+    return fresh;
   }
 
   /** Returns the columns that the statement has not named yet. */

@@ -14,6 +14,7 @@ import org.apache.spark.sql.catalyst.plans.logical.DropPartitions;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import scala.Option;
@@ -32,7 +33,9 @@ final class PartialPartitions extends Rule<LogicalPlan> {
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
-    if (!(plan instanceof DropPartitions drop) || !(drop.table() instanceof UnresolvedTable named)) {
+    if (!(plan instanceof DropPartitions drop)
+        || !(drop.table() instanceof UnresolvedTable named)
+        || session.sessionState().catalog().isTempView(named.multipartIdentifier())) {
       return plan;
     }
     OurName name = OurName.of(session, named.multipartIdentifier());
@@ -56,7 +59,7 @@ final class PartialPartitions extends Rule<LogicalPlan> {
     Map<String, String> values = new HashMap<>();
     for (StructField field : partitions.fields()) {
       for (String column : List.copyOf(spec.keySet())) {
-        if (column.equalsIgnoreCase(field.name())) {
+        if ((boolean) SQLConf.get().resolver().apply(column, field.name())) {
           fields.add(field);
           values.put(field.name(), spec.remove(column));
         }
@@ -77,8 +80,8 @@ final class PartialPartitions extends Rule<LogicalPlan> {
       List<String> texts = fields.stream().map(field -> field.name() + " = " + values.get(field.name())).toList();
       throw Refusals.plain(
           "partition-not-found",
-          "no partition of " + table.name() + " has " + String.join(" and ", texts) + ": SHOW PARTITIONS lists them, and DROP IF EXISTS "
-              + "PARTITION accepts that there is none");
+          "no partition of " + table.name() + " has " + String.join(" and ", texts)
+              + ": SHOW PARTITIONS lists them, and DROP IF EXISTS PARTITION accepts that there is none");
     }
     return found;
   }

@@ -2,6 +2,7 @@ package tablestore.spark;
 
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.spark.sql.catalyst.FunctionIdentifier;
 import org.apache.spark.sql.catalyst.TableIdentifier;
@@ -23,14 +24,15 @@ final class StatementParser implements ParserInterface {
   /** The words of such statements, so that Python is not asked about all others. */
   private static final Pattern MAYBE =
       Pattern.compile(
-          "\\$|\\bWITH\\s*\\(|/\\*\\+\\s*OPTIONS\\b|\\b(COMPACT|MATERIALIZED|METADATA|SYSTEM_TIME|TABLE_CHANGES|WATERMARK)\\b"
+          "\\$|\\bWITH\\s*\\(|/\\*\\+\\s*OPTIONS\\b"
+              + "|\\b(COMPACT|MATERIALIZED|METADATA|SYSTEM_TIME|TABLE_CHANGES|WATERMARK)\\b"
               // a comment may be before them: dbt writes one before each of its statements
               + "|\\bCREATE\\s+(OR\\s+REPLACE\\s+)?TABLE\\b"
               + "|\\bDESC(RIBE)?\\s+(DETAIL|HISTORY)\\b|\\bSHOW\\s+TABLE\\s+EXTENDED\\b",
           Pattern.CASE_INSENSITIVE);
 
-  /** The name of a system table, which Spark's grammar has in backticks only. */
-  private static final Pattern SYSTEM_TABLE = Pattern.compile("(?<![\\w`$])(\\w+\\$\\w+)(?![\\w`$])");
+  /** The name of a system table, which Spark's grammar has in backticks only; without the group what is in these. */
+  private static final Pattern SYSTEM_TABLE = Pattern.compile("`[^`]*`|(?<![\\w$])(\\w+\\$\\w+)(?![\\w$])");
 
   private static final String SETTING = "spark.sql.catalog.";
 
@@ -90,7 +92,14 @@ final class StatementParser implements ParserInterface {
 
   @Override
   public Seq<String> parseMultipartIdentifier(String text) throws ParseException {
-    return spark.parseMultipartIdentifier(SYSTEM_TABLE.matcher(text).replaceAll("`$1`")); // of readStream.table(…)
+    return spark.parseMultipartIdentifier(withSystemTables(text)); // of readStream.table(…)
+  }
+
+  private static String withSystemTables(String name) {
+    return SYSTEM_TABLE
+        .matcher(name)
+        .replaceAll(
+            found -> Matcher.quoteReplacement(found.group(1) == null ? found.group() : "`" + found.group() + "`"));
   }
 
   @Override

@@ -6,15 +6,18 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.VariableReference;
 import org.apache.spark.sql.catalyst.plans.logical.Assignment;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.catalyst.plans.logical.UpdateTable;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.CatalogManager;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.internal.SQLConf;
 import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractPartialFunction;
 
-/** Finds session variables in UPDATE, where Spark looks for columns alone. Names of columns are resolved before. */
+/** Finds session variables in UPDATE of a table of ours, where Spark looks for columns alone. Columns come first. */
 final class Variables extends Rule<LogicalPlan> {
   private final SparkSession session;
 
@@ -24,7 +27,7 @@ final class Variables extends Rule<LogicalPlan> {
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
-    if (!(plan instanceof UpdateTable update) || !update.table().resolved() || update.resolved()) {
+    if (!(plan instanceof UpdateTable update) || update.resolved() || !isOurs(update.table())) {
       return plan;
     }
     for (Assignment assignment : CollectionConverters.asJava(update.assignments())) {
@@ -34,18 +37,35 @@ final class Variables extends Rule<LogicalPlan> {
     }
     CatalogManager catalogs = session.sessionState().catalogManager();
     VariableResolution variables = new VariableResolution(catalogs.tempVariableManager(), catalogs);
-    return (LogicalPlan) update.transformExpressions(new Found(variables));
+    return (LogicalPlan) update.transformExpressions(new Found(update.table(), variables));
+  }
+
+  private static boolean isOurs(LogicalPlan target) {
+    if (target instanceof SubqueryAlias alias) {
+      return isOurs(alias.child());
+    }
+    return target instanceof DataSourceV2Relation relation && relation.table() instanceof TablestoreTable;
   }
 
   private static final class Found extends AbstractPartialFunction<Expression, Expression> {
+    private final LogicalPlan target;
     private final VariableResolution variables;
 
-    Found(VariableResolution variables) {
+    Found(LogicalPlan target, VariableResolution variables) {
+      this.target = target;
       this.variables = variables;
     }
 
     private Option<VariableReference> of(Expression part) {
-      return part instanceof UnresolvedAttribute name ? variables.lookupVariable(name.nameParts()) : Option.empty();
+      if (!(part instanceof UnresolvedAttribute name) || isColumn(name)) {
+        return Option.empty();
+      }
+      return variables.lookupVariable(name.nameParts());
+    }
+
+    /** Returns whether Spark will find a column; within a lambda function it looks for it after this rule has run. */
+    private boolean isColumn(UnresolvedAttribute name) {
+      return target.resolve(name.nameParts(), SQLConf.get().resolver()).isDefined();
     }
 
     @Override
