@@ -41,6 +41,8 @@ def describe(
             print_json(detail)
         else:
             detail["schema"] = detail["schema"].replace(", `", "\n`")
+            if inputs := detail.get("view", {}).get("inputs"):
+                detail["view"] |= {"inputs": ", ".join(inputs)}
             print_table(["property", "value"], [(k.replace("_", " "), _shown(v)) for k, v in detail.items()])
 
 

@@ -222,7 +222,9 @@ def _check_clauses(query: ViewQuery) -> None:
 _ORDERED = {
     "first", "first_value", "last", "last_value", "any_value", "collect_list", "collect_set", "array_agg", "listagg",
     "string_agg", "max_by", "min_by", "mode", "percentile_approx", "approx_percentile", "histogram_numeric",
-    "group_concat", "approx_top_k",
+    "group_concat", "approx_top_k", "approx_top_k_accumulate", "approx_top_k_combine", "hll_sketch_agg",
+    "hll_union_agg", "kll_sketch_agg_bigint", "kll_sketch_agg_double", "kll_sketch_agg_float", "theta_sketch_agg",
+    "theta_union_agg", "tuple_sketch_agg_double", "tuple_sketch_agg_integer",
 }  # fmt: skip
 """Aggregates whose result may depend on the order of rows."""
 _ORDERED_CLASSES = (
@@ -234,23 +236,27 @@ _ROWS_OF_ROWS = {"explode", "explode_outer", "posexplode", "posexplode_outer", "
 """Functions that make several rows of one, or one of several."""
 
 
+def _name_of(function: exp.Func) -> str:
+    return function.name.lower() if isinstance(function, exp.Anonymous) else type(function).sql_name().lower()
+
+
+def _is_ordered(node: exp.Expr) -> bool:
+    """Returns whether it is an aggregate whose result may depend on the order of rows."""
+    return isinstance(node, _ORDERED_CLASSES) or (isinstance(node, exp.Func) and _name_of(node) in _ORDERED)
+
+
 def _check_functions(tree: exp.Expr) -> None:
     for node in tree.find_all(exp.Func):
-        name = node.name.lower() if isinstance(node, exp.Anonymous) else type(node).sql_name().lower()
+        name = _name_of(node)
         if isinstance(node, exp.UDTF) or name in _ROWS_OF_ROWS:
             raise NotPlainError(f"it has {name}(), by which a row is not that of one row of its table")
-        if isinstance(node, _ORDERED_CLASSES) or name in _ORDERED:
+        if _is_ordered(node):
             raise NotPlainError(f"it has {name}(), whose result may depend on the order of rows")
 
 
 def _is_repeatable(tree: exp.Expr) -> bool:
     """Returns whether the query has the same rows each time that it runs, as far as that can be seen."""
-    ordered = any(
-        isinstance(node, (*_ORDERED_CLASSES, exp.Limit, exp.Window))
-        or (isinstance(node, exp.Anonymous) and node.name.lower() in _ORDERED)
-        for node in tree.walk()
-    )
-    return not ordered
+    return not any(isinstance(node, exp.Limit | exp.Window) or _is_ordered(node) for node in tree.walk())
 
 
 def _row_key(tree: exp.Select, names: SourceNames, driving: Source) -> tuple[str, ...]:
@@ -269,9 +275,13 @@ def _row_key(tree: exp.Select, names: SourceNames, driving: Source) -> tuple[str
     return tuple(found[name] for name in driving.key)
 
 
+_SETS = exp.Rollup | exp.Cube | exp.GroupingSets
+
+
 def _groups(query: ViewQuery, tree: exp.Select, names: SourceNames, primary_key: Sequence[str]) -> Iterator[GroupKey]:
     group = tree.args["group"]
-    if any(value for name, value in group.args.items() if name != "expressions") or not group.expressions:
+    sets = any(isinstance(part, _SETS) for part in group.expressions)
+    if sets or any(value for name, value in group.args.items() if name != "expressions") or not group.expressions:
         raise NotPlainError("its GROUP BY has ALL, ROLLUP, CUBE or GROUPING SETS")
     spans = query.items("group")
     items = query.items("select")

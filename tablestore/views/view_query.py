@@ -48,7 +48,7 @@ _CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
 
 _NOW = (
     "current_timestamp now localtimestamp current_date curdate current_time unix_timestamp current_timezone "
-    "current_user user session_user current_catalog current_database current_schema"
+    "current_user user session_user current_catalog current_database current_schema current_path"
 )
 _BY_CHANCE = (
     "rand random randn randstr uniform uuid shuffle monotonically_increasing_id spark_partition_id input_file_name "
@@ -200,7 +200,7 @@ def view_of_statement(text: str, place: Place, definition_of: Callable[[str], Ta
         if _exists(f"{place.database}.{name}", definition_of):
             raise _unsupported(f"its WITH has the name {name!r} of a table: take another name")
     _check_repeatable(tree)
-    _check_no_user(tree, {name.lower() for use in uses for name in definition_of(use.name).schema.names})
+    _check_no_bare_call(tree, {name.lower() for use in uses for name in definition_of(use.name).schema.names})
     edits = [(use.span, ".".join(map(quoted, use.name.split(".")))) for use in uses]
     edits += _stars(ViewQuery(text, tree, tuple(uses)), definition_of)
     query = parse_view(_edited(text, edits, (0, len(text))).strip().rstrip(";"))
@@ -289,11 +289,15 @@ def _check_repeatable(tree: exp.Expr) -> None:
                 raise _unsupported(f"{name}() {_CHANGING[name]}, and the result has to follow from the rows alone")
 
 
-def _check_no_user(tree: exp.Expr, columns: set[str]) -> None:
-    """Refuses ``user`` without parentheses, which sqlglot takes for a column."""
+_BARE = frozenset({"current_path", "current_time", "user"})
+"""Functions that Spark calls without parentheses, too, where sqlglot takes them for columns."""
+
+
+def _check_no_bare_call(tree: exp.Expr, columns: set[str]) -> None:
+    """Refuses functions without parentheses that are no columns."""
     for column in tree.find_all(exp.Column):
         name = column.name.lower()
-        if name == "user" and len(column.parts) == 1 and not column.this.quoted and name not in columns:
+        if name in _BARE and len(column.parts) == 1 and not column.this.quoted and name not in columns:
             raise _unsupported(f"{name} {_CHANGING[name]}, and the result has to follow from the rows alone")
 
 

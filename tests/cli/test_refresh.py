@@ -92,6 +92,8 @@ def test_describe_says_how_far_a_view_is_behind(run: Run, joined: Store) -> None
         "inputs": ["shop.l at version 1 (0 newer)", "shop.r at version 1 (1 newer)"],
         "refreshed": "incrementally, without Spark",
     }
+    shown = " ".join(run("describe", "shop.v").stdout.split())
+    assert "inputs: shop.l at version 1 (0 newer), shop.r at version 1 (1 newer), refreshed: increm" in shown
     joined.drop_table("shop.r")
     assert "there is no table" in run("describe", "shop.v").stdout
     assert "view" not in json.loads(run("describe", "shop.l", "--format", "json").stdout)

@@ -33,18 +33,30 @@ from tablestore.writing.write_job import TaskOutcome, WriteJob, WriteRunner
 __all__ = ["SparkViews", "view_settings"]
 
 _KEPT = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")
+_KEPT_IF_SET = (
+    "spark.sql.ansi.",
+    "spark.sql.decimalOperations.allowPrecisionLoss",
+    "spark.sql.groupByAliases",
+    "spark.sql.groupByOrdinal",
+    "spark.sql.legacy.",
+    "spark.sql.mapKeyDedupPolicy",
+    "spark.sql.timestampType",
+)
+"""Other settings on which values or types of a query depend, or the beginnings of their names."""
 _COUNT = "_tablestore_count"
 _OURS = {
     "spark.sql.caseSensitive": "false",
     "spark.sql.datetime.java8API.enabled": "true",  # java.sql.Date lacks ten days of 1582
     "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true",  # else few keys in memory are 200 tasks
+    "spark.sql.variable.substitute": "false",  # ${…} in the text of a query would be what each session has
 }
 """Settings of the sessions in which views are computed; no value of a query depends on them but by names."""
 
 
 def view_settings(spark: SparkSession) -> dict[str, str]:
     """Returns the settings of a session on which the values of a query depend; a view that it creates keeps them."""
-    return {name: str(spark.conf.get(name)) for name in _KEPT}
+    found = {name: value for name, value in spark.conf.getAll.items() if name.startswith(_KEPT_IF_SET)}
+    return found | {name: str(spark.conf.get(name)) for name in _KEPT}
 
 
 @dataclass(frozen=True)
@@ -123,7 +135,14 @@ class SparkViews:
         """
         session = self.spark.newSession()
         known = session.conf.getAll
-        given = {name: value for name, value in self.spark.conf.getAll.items() if known.get(name) != value}
+        given = {
+            name: value
+            for name, value in self.spark.conf.getAll.items()
+            if known.get(name) != value and not name.startswith(_KEPT_IF_SET)
+        }
+        for name in known:
+            if name.startswith(_KEPT_IF_SET) and session.conf.isModifiable(name):
+                session.conf.unset(name)  # those of the program that refreshes it are not the view's
         for name, value in {**given, **settings, **_OURS}.items():
             if session.conf.isModifiable(name):
                 session.conf.set(name, value)

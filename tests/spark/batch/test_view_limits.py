@@ -94,6 +94,23 @@ def test_a_task_that_fails_changes_nothing(lake: SparkStore, orders: Table) -> N
     assert rows(view.table) == [{"kind": "a", "total": 11.0}, {"kind": "b", "total": 5.0}]
 
 
+def test_settings_are_those_of_the_session_that_created_the_view(lake: SparkStore, store: Store, orders: Table) -> None:
+    """Quotes meant a column to the refresh of another session, and another type of timestamps made a view outdated."""
+    query = """SELECT id, "kind" AS k, '${spark.sql.session.timeZone}' AS s, to_timestamp('2026', 'yyyy') AS t
+        FROM shop.orders"""
+    lake.create_view("shop.v", query).refresh()
+    orders.write([{"id": 3, "kind": "c", "amount": 3}])
+    other = SparkStore(lake.spark.newSession(), store)
+    other.spark.conf.set("spark.sql.ansi.doubleQuotedIdentifiers", "true")
+    other.spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    view = other.maintained_view("shop.v")
+    assert view.refresh() is not None
+    assert {(row["k"], row["s"]) for row in rows(view.table)} == {("kind", "${spark.sql.session.timeZone}")}
+    ours = other.create_view("shop.w", 'SELECT id, "kind" AS k FROM shop.orders')
+    kept = ours.table.definition.options.as_dict()
+    assert kept["view.setting.spark.sql.ansi.doubleQuotedIdentifiers"] == "true"
+
+
 def test_groups_of_all_types_are_found_again(lake: SparkStore, store: Store) -> None:
     """Days that only the Gregorian calendar has and the ends of ranges, too: keys pass through objects of Java."""
     keys: dict[str, tuple[str, list[Any]]] = {

@@ -147,8 +147,10 @@ def test_a_group_may_follow_from_the_driving_row_alone(group: str, direct: bool)
             "SELECT sum(n) AS s FROM orders GROUP BY window(at, '1 hour')",
             r"lack the start of the group window\(",
         ),
-        ("SELECT n, star FROM orders GROUP BY ROLLUP (n, star)", "ROLLUP"),
+        ("SELECT n, star FROM orders GROUP BY ROLLUP (n, star)", "GROUP BY has ALL, ROLLUP"),
         ("SELECT n, count(*) AS c FROM orders GROUP BY n WITH CUBE", "CUBE"),
+        ("SELECT n, star FROM orders GROUP BY GROUPING SETS ((n), (star))", "GROUP BY has ALL, ROLLUP"),
+        ("SELECT n, star FROM orders GROUP BY n, CUBE (star)", "GROUP BY has ALL, ROLLUP"),
         ("SELECT n FROM orders GROUP BY ALL", "ALL, ROLLUP"),
         ("SELECT n FROM orders GROUP BY 7", "GROUP BY has 7"),
         ("SELECT amount FROM orders", "lack id of the primary key of shop.orders"),
@@ -198,6 +200,9 @@ def test_the_rest_is_computed_as_a_whole(text: str, reason: str) -> None:
         ("SELECT id, unix_timestamp() AS u FROM orders", "with the time"),
         ("SELECT id, current_user() AS u FROM orders", "the session"),
         ("SELECT id, user AS u FROM orders", "the session"),
+        ("SELECT id, current_path() AS u FROM orders", "the session"),
+        ("SELECT id, Current_Path AS u FROM orders", "the session"),
+        ("SELECT id FROM orders WHERE hour(at) > hour(current_time)", "with the time"),
         ("SELECT id FROM orders WHERE at >= TIMESTAMP 'today'", "with the time"),
         ("SELECT id FROM orders WHERE at >= ' Now UTC'", "with the time"),
         ("SELECT t.id FROM stars AS t(n, id)", "other names"),
@@ -296,6 +301,7 @@ def test_what_depends_on_order_is_not_repeatable() -> None:
         ("SELECT DISTINCT star FROM orders", True),
         ("SELECT id FROM orders LIMIT 2", False),
         ("SELECT n, first(id) AS f FROM orders GROUP BY n", False),
+        ("SELECT n, approx_top_k(star) AS f FROM orders GROUP BY n", False),
     ):
         assert planned(text).repeatable is repeatable
 
