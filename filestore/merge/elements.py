@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from filestore.merge.history import ADDS, GROUP, History
-from filestore.rows.frames import joinable
+from filestore.rows.frames import gatherable
 
 __all__ = ["collect", "merge_map", "nested_update"]
 
@@ -78,7 +78,7 @@ def _arrays(history: History, column: str, rows: pl.DataFrame) -> pl.Series:
     kind = history.frame.schema[column]
     whole = rows.sort(GROUP, _PLACE).group_by(GROUP, maintain_order=True).agg(pl.col(_VALUE).alias(column))
     known = history.frame.group_by(GROUP, maintain_order=True).agg((pl.col(column).count() > 0).alias("_known"))
-    found = known.join(joinable(whole), on=GROUP, how="left", maintain_order="left")
+    found = known.join(gatherable(whole), on=GROUP, how="left", maintain_order="left")
     empty = pl.lit(pl.Series([[]], dtype=kind)).first()
     filled = pl.when(pl.col("_known")).then(pl.col(column).fill_null(empty))
     return history.every_key(found.select(GROUP, filled.cast(kind).alias(column)))[column]

@@ -16,7 +16,7 @@ import pyarrow as pa
 from filestore.merge.deduplicate import ORDINAL_COLUMN
 from filestore.model.own_columns import is_own
 from filestore.model.rowkind import KIND_COLUMN, RowKind
-from filestore.rows.frames import joinable, with_entries
+from filestore.rows.frames import gatherable, with_entries
 from filestore.rows.keys import changes
 from filestore.rows.ordering import ascending_positions
 
@@ -67,7 +67,7 @@ class History:
         if found.height == self.keys:
             return found.drop(GROUP)
         groups = pl.DataFrame({GROUP: np.arange(self.keys)})
-        return groups.join(joinable(found), on=GROUP, how="left", maintain_order="left").drop(GROUP)
+        return groups.join(gatherable(found), on=GROUP, how="left", maintain_order="left").drop(GROUP)
 
 
 def group_starts(rows: pa.Table, keys: Sequence[str]) -> Rows:
@@ -89,7 +89,7 @@ def history(rows: pa.Table, starts: Rows, stored: Sequence[Stored], sequence: st
     changes = _changes(rows, names, np.repeat(np.arange(len(starts)), sizes))
     run = [pl.lit(None, pl.Int32).alias(RUN_COLUMN)] if RUN_COLUMN in changes.columns else []
     parts = [*(_numbered(with_entries(part.rows.select(names)), part.groups, run) for part in stored), changes]
-    frame = pl.concat(parts)
+    frame = gatherable(pl.concat(parts))
     order = frame.select(GROUP, *([sequence] if sequence else []), _ARRIVAL)
     return History(frame[ascending_positions(order)].drop(_ARRIVAL), len(starts))
 

@@ -12,7 +12,7 @@ from filestore.rows.casting import cast_column
 __all__ = [
     "arrow_table",
     "frame_of",
-    "joinable",
+    "gatherable",
     "larger_frames",
     "narrowed",
     "polars_schema",
@@ -71,15 +71,12 @@ def with_maps(frame: pl.DataFrame, schema: pa.Schema) -> pl.DataFrame:
     return frame.with_columns(pl.col(name).cast(types[name]) for name in maps)
 
 
-def joinable(frame: pl.DataFrame) -> pl.DataFrame:
-    """Returns the frame as a side of a left join: in one chunk if it has maps, with which polars panics otherwise."""
-    return frame.rechunk() if any(map(_has_map, frame.dtypes)) else frame
+def gatherable(frame: pl.DataFrame) -> pl.DataFrame:
+    """Returns the frame as one whose rows can be taken, sorted or joined: in one chunk if it has nested columns.
 
-
-def _has_map(kind: pl.DataType) -> bool:
-    if isinstance(kind, pl.Struct):
-        return any(_has_map(field.dtype) for field in kind.fields)  # type: ignore[arg-type]
-    return isinstance(kind, pl.Map) or (isinstance(kind, pl.List) and _has_map(kind.inner))  # type: ignore[arg-type]
+    Of several chunks polars panics for maps, or makes lists and maps whose buffers Arrow refuses.
+    """
+    return frame.rechunk() if any(kind.is_nested() for kind in frame.dtypes) else frame
 
 
 def arrow_table(frame: pl.DataFrame, schema: pa.Schema) -> pa.Table:

@@ -14,7 +14,7 @@ import polars as pl
 import polars.selectors as cs
 import pyarrow as pa
 
-from filestore.rows.frames import frame_of
+from filestore.rows.frames import frame_of, gatherable
 from filestore.rows.ordering import ascending_positions
 from filestore.sorting.order import in_order
 
@@ -50,7 +50,7 @@ def merge_frames(runs: Iterable[Iterator[pl.DataFrame]], by: Sequence[str]) -> I
 
 
 def _sorted(rows: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
-    return rows[ascending_positions(rows.select(columns))]
+    return gatherable(rows)[ascending_positions(rows.select(columns))]
 
 
 def _merged(sources: list[_Source[Rows]], in_one: Callable[[list[Rows]], Rows]) -> Iterator[Rows]:

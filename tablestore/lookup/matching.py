@@ -13,7 +13,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from filestore.rows.frames import arrow_table
+from filestore.rows.frames import arrow_table, gatherable
 from tablestore.lookup.request import LookupPlan
 
 __all__ = ["KeyIndex", "Matches", "result"]
@@ -71,7 +71,7 @@ class Matches:
 
     def only_matched(self) -> Matches:
         """Returns the same pairs without the rows that are in none of them."""
-        return Matches(self.rows[self.places], self.probes, np.arange(len(self.places)))
+        return Matches(gatherable(self.rows)[self.places], self.probes, np.arange(len(self.places)))
 
 
 class KeyIndex:
@@ -85,7 +85,7 @@ class KeyIndex:
     """
 
     def __init__(self, rows: pl.DataFrame, keys: Sequence[str]) -> None:
-        self.rows = rows
+        self.rows = gatherable(rows)
         self._keys = tuple(keys)
         # many nulls have one hash, and equal nothing
         known = rows.select(pl.all_horizontal(pl.col(name).is_not_null() for name in self._keys)).to_series().arg_true()
@@ -149,7 +149,7 @@ def result(given: pa.Table, matches: Matches, plan: LookupPlan) -> pa.Table:
     missing = places < 0
     right = pl.Series(places) if not missing.any() else pl.Series(places).set(pl.Series(missing), None)
     found = matches.rows.select(pl.col(name).alias(str(at)) for at, (name, _) in enumerate(plan.columns))
-    found = found.select(pl.all().gather(right))
+    found = gatherable(found).select(pl.all().gather(right))
     fields = [field.with_name(str(at)) for at, field in enumerate(plan.fields())]
     columns = arrow_table(found, pa.schema(fields)).columns if fields else []
     schema = pa.schema([*given.schema, *plan.fields()])

@@ -20,7 +20,7 @@ from filestore.model.schema import Schema
 from filestore.reading.get import find_rows
 from filestore.reading.scan import plan_scan, scan_frames
 from filestore.rows.bucketing import bucket_of
-from filestore.rows.frames import arrow_table, frame_of, narrowed, polars_schema
+from filestore.rows.frames import arrow_table, frame_of, gatherable, narrowed, polars_schema
 from filestore.rows.reshape import reshaped
 from tablestore.lookup.matching import Matches
 from tablestore.lookup.request import LookupPlan
@@ -80,7 +80,7 @@ class VersionRows:
         keys = self._stored_keys(asked.get_columns()).drop(_NUMBER)
         if not keys.height:
             return self._empty
-        return self._concat(frame.join(keys, on=keys.columns, how="semi") for frame in self._near(keys))
+        return self._concat(gatherable(frame).join(keys, on=keys.columns, how="semi") for frame in self._near(keys))
 
     def _stored_keys(self, asked: Sequence[pl.Series]) -> pl.DataFrame:
         """Returns keys as the version has them, behind the column `_NUMBER` with their positions; without nulls."""

@@ -21,7 +21,7 @@ from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.reading.get import get_rows
 from filestore.reading.predicate import Condition, Predicate
 from filestore.reading.scan import plan_scan, scan, scan_frames
-from filestore.rows.frames import arrow_table, frame_of, joinable
+from filestore.rows.frames import arrow_table, frame_of, gatherable
 from filestore.table import FileStore
 from tablestore.reading.log_tail import VisibleTail
 
@@ -62,7 +62,7 @@ def standing(tail: pl.DataFrame, stored: pl.DataFrame, definition: TableDefiniti
     if sequence is None:
         return tail
     keys = list(definition.primary_key)
-    joined = joinable(tail).join(
+    joined = gatherable(tail).join(
         stored.select(*keys, pl.col(sequence).alias(_STORED)), on=keys, how="left", maintain_order="left"
     )
     late = pl.col(_STORED).is_not_null() & (pl.col(sequence).is_null() | (pl.col(sequence) < pl.col(_STORED)))
@@ -124,7 +124,7 @@ def fresh_rows(
     keys = list(definition.primary_key)
     wide = list(dict.fromkeys((*schema.names, *keys)))
     for rows in scan_frames(table, plan_scan(state, wide, where)):
-        left = rows.join(changes.select(keys), on=keys, how="anti", maintain_order="left")
+        left = gatherable(rows).join(changes.select(keys), on=keys, how="anti", maintain_order="left")
         if left.height:
             yield arrow_table(left.select(schema.names), schema)
     wanted = _Wanted(schema.names, None if where is None else Condition.of(where, definition.schema))

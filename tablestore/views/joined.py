@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from filestore.rows.frames import joinable, narrowed
+from filestore.rows.frames import gatherable, narrowed
 from tablestore.views.join_query import JoinKind, JoinQuery, Side
 
 __all__ = ["Joined", "foreign_keys", "joined"]
@@ -44,8 +44,8 @@ def joined(query: JoinQuery, key: tuple[str, ...], left: pl.DataFrame, right: pl
     """
     names = {name: _RIGHT + name for name in right.columns}
     named = {f"{_LEFT}{at}": narrowed(left[name], right.schema[of]) for at, (name, of) in enumerate(query.on)}
-    found = joinable(left.with_columns(**named)).join(
-        joinable(right.rename(names)).with_columns(pl.lit(value=True).alias(_HAS_RIGHT)),
+    found = gatherable(left.with_columns(**named)).join(
+        gatherable(right.rename(names)).with_columns(pl.lit(value=True).alias(_HAS_RIGHT)),
         left_on=list(named),
         right_on=[names[key] for _, key in query.on],
         how="left",
