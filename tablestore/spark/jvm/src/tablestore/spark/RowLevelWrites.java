@@ -25,6 +25,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.OverwriteByExpression;
 import org.apache.spark.sql.catalyst.plans.logical.OverwritePartitionsDynamic;
 import org.apache.spark.sql.catalyst.plans.logical.ReplaceData;
+import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
 import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.util.RowDeltaUtils;
@@ -79,17 +80,13 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
         && relation.table() instanceof TablestoreTable table
         && write.resolved()
         && !write.writeOptions().contains(TablestoreWrite.READ_VERSION)) {
-      Map<String, String> options = new HashMap<>(CollectionConverters.asJava(write.writeOptions()));
-      LogicalPlan query = pinned(write.query(), table, options);
-      return query == write.query() ? write : append(relation, query, options);
+      return inserted(write, relation, table, CollectionConverters.asJava(write.writeOptions()));
     }
     if (plan instanceof InsertOnlyMerge write
         && write.table() instanceof DataSourceV2Relation relation
         && relation.table() instanceof TablestoreTable table
         && write.resolved()) {
-      Map<String, String> options = new HashMap<>();
-      LogicalPlan query = pinned(write.query(), table, options);
-      return query == write.query() ? write : append(relation, query, options);
+      return inserted(write, relation, table, Map.of());
     }
     if (plan instanceof OverwriteByExpression write
         && write.table() instanceof DataSourceV2Relation relation
@@ -98,6 +95,14 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
       return overwrite(write, table);
     }
     return (LogicalPlan) plan.mapChildren(child -> apply((LogicalPlan) child));
+  }
+
+  /** Pins what an insertion reads of its own table; one that reads nothing of it stays as it is. */
+  private LogicalPlan inserted(
+      V2WriteCommand write, DataSourceV2Relation relation, TablestoreTable table, Map<String, String> given) {
+    Map<String, String> options = new HashMap<>(given);
+    LogicalPlan query = pinned(write.query(), table, options);
+    return query == write.query() ? (LogicalPlan) write : append(relation, query, options);
   }
 
   private LogicalPlan upsert(Changes changes, DataSourceV2Relation relation, TablestoreTable table) {
