@@ -55,9 +55,14 @@ def statements_in(catalog: str, depth: Depth) -> list[Statement]:
     ]
 
 
-def differences(catalog: str, run: Callable[[list[str]], list[list[str]]], depth: Depth = Depth.DEEP) -> list[str]:
-    """Has a client run the list; returns a text for each statement that did something else than the list says."""
-    statements = statements_in(catalog, depth)
+def differences(
+    catalog: str, run: Callable[[list[str]], list[list[str]]], depth: Depth = Depth.DEEP, *, scripts: bool = True
+) -> list[str]:
+    """Has a client run the list; returns a text for each statement that did something else than the list says.
+
+    Without ``scripts`` no ``BEGIN … END`` is run.
+    """
+    statements = [s for s in statements_in(catalog, depth) if scripts or not s.sql.startswith("BEGIN ")]
     found = run([statement.sql for statement in statements])
     assert len(found) == len(statements), found
     return [

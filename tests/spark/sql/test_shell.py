@@ -113,7 +113,11 @@ def run_script(statements: list[str], settings: Mapping[str, str], folder: Path)
 @pytest.mark.deep
 @pytest.mark.parametrize("catalog", ["lake", "served"])
 def test_a_script_of_all_statements(catalogs: Catalogs, catalog: str, depth: Depth) -> None:
-    assert differences(catalog, lambda listed: run_script(listed, catalogs.settings, catalogs.folder), depth) == []
+    def run(listed: list[str]) -> list[list[str]]:
+        return run_script(listed, catalogs.settings, catalogs.folder)
+
+    # The shell of Spark 4.2 splits what it reads at each semicolon, also within BEGIN … END.
+    assert differences(catalog, run, depth, scripts=False) == []
 
 
 @pytest.mark.deep
