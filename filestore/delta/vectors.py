@@ -20,9 +20,9 @@ from filestore.layout import join, vector_path
 from filestore.model.files import DeletionVector
 from filestore.storage.interface import Storage
 
-__all__ = ["VectorFileBuilder", "bitmap", "positions", "vector_file"]
+__all__ = ["VectorFileBuilder", "bitmap", "bitmap_of", "grown", "positions", "vector_file"]
 
-Positions = npt.NDArray[np.uint64]
+Positions = npt.NDArray[np.uint64] | npt.NDArray[np.int64]
 
 _FORMAT_VERSION = b"\x01"
 _MAGIC = struct.pack("<i", 1681511377)
@@ -39,14 +39,13 @@ class VectorFileBuilder:
         self._parts = bytearray(_FORMAT_VERSION)
         self.path = vector_path(vector_id)
 
-    def add(self, dead: Positions) -> DeletionVector:
-        """Appends the vector of those row positions."""
-        rows = BitMap64(array("Q", dead.tobytes()))  # the one constructor that does not loop over rows in Python
-        rows.run_optimize()
-        data = _MAGIC + rows.serialize()
+    def add(self, dead: BitMap64) -> DeletionVector:
+        """Appends the vector of those row positions; it compresses the bitmap in place."""
+        dead.run_optimize()
+        data = _MAGIC + dead.serialize()
         offset = len(self._parts)
         self._parts += struct.pack(">i", len(data)) + data + struct.pack(">I", zlib.crc32(data))
-        return DeletionVector("u", self._location, offset, len(data), len(rows))
+        return DeletionVector("u", self._location, offset, len(data), len(dead))
 
     @property
     def empty(self) -> bool:
@@ -70,7 +69,18 @@ def vector_file(vector: DeletionVector) -> str:
     return vector_path(str(uuid.UUID(bytes=_z85_decode(vector.location))))
 
 
-def positions(storage: Storage, location: str, vector: DeletionVector | None) -> Positions:
+def bitmap_of(rows: Positions) -> BitMap64:
+    """Returns row positions, in any order, as a bitmap."""
+    return BitMap64(array("Q", rows.tobytes()))  # the one constructor that does not loop over rows in Python
+
+
+def grown(storage: Storage, location: str, vector: DeletionVector | None, rows: Positions) -> BitMap64:
+    """Returns the positions of a vector, if there is one, and those of other rows. For errors see `bitmap`."""
+    added = bitmap_of(rows)
+    return added if vector is None else bitmap(storage, location, vector) | added
+
+
+def positions(storage: Storage, location: str, vector: DeletionVector | None) -> npt.NDArray[np.uint64]:
     """Reads the dead rows' positions, ascending; there are none without a vector. For errors see `bitmap`."""
     if vector is None:
         return np.empty(0, dtype=np.uint64)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from array import array
-
 import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap64
 
-from filestore.delta.vectors import bitmap
+from filestore.delta.vectors import bitmap, bitmap_of
 from filestore.files.writer import TableFiles
 from filestore.model.files import DataFile
 from filestore.storage.interface import Storage
@@ -42,7 +40,7 @@ class DeadRows:
         if self._dead is None:
             return np.ones(len(rows), dtype=np.bool_)
         if self._bits is None and len(rows) <= _FEW:
-            dead = BitMap64(array("Q", rows.astype(np.uint64).tobytes())) & self._dead
+            dead = bitmap_of(rows) & self._dead
             return np.isin(rows, np.array(dead.to_array(), dtype=np.int64), invert=True)
         bits = self._as_bits(self._dead)
         alive: Mask = np.equal(bits[rows >> 3] >> (rows & 7).astype(np.uint8) & 1, 0)

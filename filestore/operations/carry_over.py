@@ -12,7 +12,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from filestore.delta.vectors import VectorFileBuilder, positions
+from filestore.delta.vectors import VectorFileBuilder, grown, positions
 from filestore.errors import Conflict, Corrupt, NotFound
 from filestore.files.leftovers import write_file
 from filestore.files.row_groups import RowGroups
@@ -64,8 +64,7 @@ def without(table: TableFiles, adds: tuple[DataFile, ...], dead: list[pl.DataFra
         if not len(rows):
             kept.append(file)
         elif len(rows) < file.live_rows:
-            before = positions(table.storage, table.location, file.vector)
-            kept.append(file.with_vector(builder.add(np.union1d(before, rows.astype(np.uint64)))))
+            kept.append(file.with_vector(builder.add(grown(table.storage, table.location, file.vector, rows))))
     if found != probes.num_rows:
         raise Corrupt(
             f"{probes.num_rows - found} of {probes.num_rows} keys that died during a compaction are not in its new "

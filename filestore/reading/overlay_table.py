@@ -21,7 +21,7 @@ from filestore.commit.plan import commit_info
 from filestore.commit.proposal import Proposal
 from filestore.delta.actions import Action, add_action, encode, metadata_action, protocol_action
 from filestore.delta.state import TableState
-from filestore.delta.vectors import VectorFileBuilder, positions, vector_file
+from filestore.delta.vectors import VectorFileBuilder, grown, vector_file
 from filestore.errors import AlreadyExists
 from filestore.files.row_groups import RowGroups
 from filestore.files.writer import DataWriter, TableFiles
@@ -113,8 +113,7 @@ def _overlaid(
     """Adds rows to the file's vector; returns None if no live row is left."""
     if dead is None or not len(dead):
         return OverlayFile(file)
-    before = positions(table.storage, table.location, file.vector)
-    after = np.union1d(before, dead.astype(np.uint64))
+    after = grown(table.storage, table.location, file.vector, dead)
     if len(after) == file.rows:
         return None
     return OverlayFile(file.with_vector(builder.add(after)), own_vector=True)

@@ -133,6 +133,8 @@ def plan_scan(state: TableState, columns: Sequence[str] | None = None, where: Pr
     buckets = wanted_buckets(condition.expression, definition)
 
     def hit(listed: Sequence[DataFile]) -> list[bool]:
+        if not listed:
+            return []
         near = [buckets is None or file.slot.bucket in buckets for file in listed]
         asked = list(itertools.compress(listed, near))
         found = iter(may_hold(condition.expression, file_bounds(asked, condition.columns, definition)).tolist())

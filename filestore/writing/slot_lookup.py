@@ -20,7 +20,7 @@ from filestore.merge import deduplicate
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile, Tombstones
 from filestore.rows.fitting import fitted
-from filestore.rows.frames import frame_of
+from filestore.rows.frames import frame_of, gatherable
 from filestore.writing.slot_result import MarkedRows
 
 __all__ = ["Found", "SlotLookup"]
@@ -82,6 +82,15 @@ class Found:
         return np.concatenate([np.empty(0, dtype=np.int64), *(stored.probes for stored in self.replaced)])
 
 
+@dataclass(frozen=True, slots=True)
+class _Beaten:
+    """Rows of a file that lose to probes. They leave the table unless they are put again unchanged."""
+
+    path: str
+    positions: Rows
+    stored: StoredMatches
+
+
 class SlotLookup:
     """Looks chunks of ascending keys up in a slot's files.
 
@@ -120,16 +129,23 @@ class SlotLookup:
         if not rows.num_rows:
             return found
         self._apply_tombstones(rows, found)
-        new = self._comparable(rows) if self._images and puts.any() else None
         names = self._definition.schema.names
+        beaten = []
         for file, lookup in self._files:
             for match in lookup.find(rows):
                 found.known[match.probes] = True
                 dies = self._beaten(match, rows, found)
-                if self._images and dies.any():
+                if not self._images:
+                    self._superseded.add(file.path, match.positions[dies])
+                elif dies.any():
                     stored = StoredMatches(match.probes[dies], lookup.frame_at(match.positions[dies], names))
-                    dies[dies] = _leaving(stored, new, puts, found)
-                self._superseded.add(file.path, match.positions[dies])
+                    beaten.append(_Beaten(file.path, match.positions[dies], stored))
+        if beaten:
+            new = self._comparable(rows) if puts.any() else None
+            leaving = _leaving(_together([part.stored for part in beaten]), new, puts, found)
+            ends = np.cumsum([len(part.positions) for part in beaten])
+            for part, leaves in zip(beaten, np.split(leaving, ends[:-1]), strict=True):
+                self._superseded.add(part.path, part.positions[leaves])
         found.tombstoned &= ~found.known
         return found
 
@@ -159,6 +175,14 @@ class SlotLookup:
             found.lost[match.probes[~wins]] = True
             found.winners.append(match.values.filter(pa.array(~wins)))
         return wins
+
+
+def _together(parts: Sequence[StoredMatches]) -> StoredMatches:
+    """Joins the rows of all files, at most one for each probe: comparing them together costs less than by file."""
+    if len(parts) == 1:
+        return parts[0]
+    rows = gatherable(pl.concat([part.rows for part in parts]))
+    return StoredMatches(np.concatenate([part.probes for part in parts]), rows)
 
 
 def _leaving(stored: StoredMatches, new: pl.DataFrame | None, puts: Mask, found: Found) -> Mask:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from filestore import layout
 from filestore.checks.report import Invariant
-from filestore.delta.vectors import VectorFileBuilder
+from filestore.delta.vectors import VectorFileBuilder, bitmap_of
 from filestore.model.changes import AddColumn, Change, RenameColumn, SetOption
 from filestore.operations.alter import alter
 from filestore.table import FileStore
@@ -134,7 +134,7 @@ def _lost_vector(store: FileStore) -> None:
 def _other_vector(store: FileStore, positions: list[int]) -> None:
     path = _data(store)
     builder = VectorFileBuilder(store.ambient.new_id())
-    vector = builder.add(np.array(positions, dtype=np.uint64))
+    vector = builder.add(bitmap_of(np.array(positions, dtype=np.uint64)))
     (Path(store.location) / builder.path).write_bytes(builder.content)
     edit_add(store, path, lambda add: add.update(deletionVector=vector.to_action()))
     edit_stats(store, path, lambda stats: stats.update(tightBounds=False))

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import filestore
-from filestore.delta.vectors import VectorFileBuilder, positions, vector_file
+from filestore.delta.vectors import VectorFileBuilder, bitmap_of, positions, vector_file
 from filestore.errors import Corrupt, NotFound, Unsupported
 from filestore.files.dead_rows import DeadRows
 from filestore.model.files import DeletionVector
@@ -31,7 +31,7 @@ POSITIONS = st.lists(st.integers(0, 2**40), unique=True, max_size=50) | st.build
 
 def built(*vectors: list[int], vector_id: str = UUID) -> tuple[VectorFileBuilder, list[DeletionVector]]:
     builder = VectorFileBuilder(vector_id)
-    return builder, [builder.add(np.array(sorted(v), dtype=np.uint64)) for v in vectors]
+    return builder, [builder.add(bitmap_of(np.array(v, dtype=np.uint64))) for v in vectors]
 
 
 def test_the_example_of_the_page_is_what_we_write() -> None:
