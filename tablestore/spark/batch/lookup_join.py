@@ -35,6 +35,7 @@ from tablestore.reading.version_changes import PIECE_BYTES, PIECE_ROWS
 from tablestore.spark.batch.pinned_version import LOG, PIN, VERSION, pickled_log
 from tablestore.spark.jobs.local_disk import at_home
 from tablestore.spark.jobs.runner import Attempt
+from tablestore.spark.jobs.worker import collect_only_new_objects
 from tablestore.spark.opened import identity_options
 
 __all__ = ["joined_by_lookup"]
@@ -137,6 +138,7 @@ def _task(table: OpenedTable, files: TableFiles, plan: LookupPlan) -> Callable[[
                 changes = _beyond(table, version, pickle.loads(pickled))  # bytes of our own
             given = pa.table(own, schema=pa.schema(list(rows.schema)[:-2]))
             yield from lookups.lookup(given, plan, version, changes).to_batches()
+        collect_only_new_objects()
 
     return run
 

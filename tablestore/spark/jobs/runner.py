@@ -36,6 +36,7 @@ from filestore.files.writer import TableFiles
 from tablestore.spark.jobs.errors import failure_of
 from tablestore.spark.jobs.local_disk import at_home
 from tablestore.spark.jobs.reports import Report, Reporter, Reports
+from tablestore.spark.jobs.worker import collect_only_new_objects
 
 __all__ = ["Attempt", "Failed", "Job", "attempted", "attempts_of", "max_attempts", "run_partitions", "run_tasks"]
 
@@ -246,6 +247,7 @@ def _task(
         attempt = Attempt.current()
         outcome = attempted(lambda: work(attempt, batches), last=attempt.number + 1 >= attempts)
         pickled = pickle.dumps(outcome)
+        collect_only_new_objects()
         if report is not None:
             report(pickled, failed=isinstance(outcome, Failed))
         yield pa.record_batch([pa.array([pickled], pa.binary())], names=["outcome"])

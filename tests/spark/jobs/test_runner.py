@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
@@ -53,6 +54,20 @@ def waits_for_ever(path: str) -> None:
 def test_results_come_in_the_order_of_the_tasks(spark: SparkSession, table: TableFiles) -> None:
     assert run(spark, table, [str(n) for n in range(7)], lambda _, task: task * 2) == [str(n) * 2 for n in range(7)]
     assert run(spark, table, [], lambda _, task: task) == []
+
+
+def test_later_collections_of_a_worker_skip_what_it_holds_after_a_task(spark: SparkSession, table: TableFiles) -> None:
+    def exempt(_: TableFiles, task: str) -> str:
+        return f"{os.getpid()} {gc.get_freeze_count()} {len(gc.get_objects())}"
+
+    seen: set[str] = set()
+    for _ in range(20):  # Spark has several workers, and chooses one
+        worker, frozen, others = run(spark, table, ["one"], exempt)[0].split()
+        if worker in seen:
+            assert int(frozen) > int(others)
+            return
+        seen.add(worker)
+    pytest.fail("Spark used no worker again")
 
 
 def test_an_error_keeps_its_class_message_and_code_and_stops_the_others(
