@@ -10,6 +10,7 @@ from filestore.checks.report import Findings, Invariant
 from filestore.delta.state import TableState
 from filestore.errors import Corrupt
 from filestore.retention.holds import is_lapsed, read_hold
+from filestore.retention.overlays import OVERLAY_MS, old_overlays
 from filestore.storage.interface import FileInfo
 from filestore.table import FileStore
 
@@ -67,11 +68,15 @@ def leftovers(
         referenced: The paths, relative to the table, that some version names.
         state: The newest version, which says when consumers lapse; without it consumers are not checked.
     """
-    prefix = layout.join(store.location, "")
+    prefix, overlays = layout.join(store.location, ""), layout.join(store.location, layout.OVERLAYS)
+    overlaid = [info for info in files if info.path.startswith(f"{overlays}/")]
+    old = {f"{path}/" for path in old_overlays(overlays, overlaid, store.ambient.now_ms() - OVERLAY_MS)}
     for info in files:
         relative = info.path.removeprefix(prefix)
         if relative in referenced or relative.startswith(f"{layout.LOG_STORE}/"):
             continue
+        if info.path.startswith(f"{overlays}/") and not info.path.startswith(tuple(old)):
+            continue  # readers may need it
         if (staged := layout.parse_staged_commit(relative)) is not None:
             # a later one may be claimed, and is needed until it is published
             kind = "staged entry" if state is not None and staged <= state.version else None

@@ -9,12 +9,13 @@ import pytest
 
 from compaction.duties import LIFE
 from compaction.maintenance import maintain
+from filestore import layout
 from filestore.doctor import examine
 from filestore.life.expiry import expire
-from filestore.life.overlays import old_overlays
 from filestore.life.tags import create_tag
 from filestore.reading.overlay import pending_slots
 from filestore.reading.overlay_table import commit_overlay, overlay_location, overlay_slot
+from filestore.retention.overlays import old_overlays
 from filestore.retention.rules import first_retained
 from filestore.storage.interface import FileInfo
 from filestore.table import FileStore
@@ -66,8 +67,13 @@ def test_old_overlays_go_with_maintenance(folder: Path) -> None:
     named = [file for slot in pending_slots(state) for file in overlay_slot(table, slot, overlay)]
     commit_overlay(table, state, state.pending(), named, overlay)
     written = max(info.modified_ms for info in store.storage.walk(overlay))
+    assert examine(later(store, written + DAY)).orphans == (), "a reader may need it"
     assert maintain(under_a_name(later(store, written + DAY))).overlays == 0
     assert Path(overlay).is_dir()
+    orphans = examine(later(store, written + DAY + 1)).orphans
+    assert {layout.join(store.location, found.path or "").rpartition("/_delta_log")[0] for found in orphans} == {
+        overlay
+    }
     assert maintain(under_a_name(later(store, written + DAY + 1))).overlays == 1
     assert not Path(overlay).exists()
 
