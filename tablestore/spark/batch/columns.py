@@ -64,6 +64,8 @@ def conformed(df: DataFrame, schema: Schema) -> DataFrame:
     ]
     if KIND_COLUMN in given:
         columns.append(F.col(KIND_COLUMN).cast(StringType()))
+    if all(isinstance(column, str) for column in columns) and columns == list(map(quoted, names)):
+        return df
     try:
         return df.select(*columns)
     except AnalysisException as error:
