@@ -116,12 +116,15 @@ def test_a_merge_that_only_inserts_rests_on_the_rows_that_it_read(
     assert sql("SELECT name FROM lake.shop.orders WHERE id = 9") == [("theirs",)]
 
 
-@pytest.mark.deep
-def test_a_lower_sequence_is_refused_and_not_dropped(sql: Sql) -> None:
-    sql("CREATE TABLE lake.shop.orders (id BIGINT, name STRING, n INT, PRIMARY KEY (id)) WITH ('sequence.field' = 'n')")
+@pytest.mark.parametrize("mode", ["merge-on-write", "merge-on-read"])
+def test_a_lower_sequence_is_refused_and_not_dropped(sql: Sql, mode: str) -> None:
+    sql("CREATE TABLE lake.shop.orders (id BIGINT, name STRING, n INT, PRIMARY KEY (id)) "
+        f"WITH ('sequence.field' = 'n', 'write-mode' = '{mode}', 'log.system' = 'none')")  # fmt: skip
     sql("INSERT INTO lake.shop.orders VALUES (1, 'a', 10)")
     with pytest.raises(AnalysisException, match="late-rows"):
         sql(merge("(1L, 'old', 5)", WHOLE))
+    with pytest.raises(AnalysisException, match="late-rows"):  # the condition names no key, so the row is an insert
+        sql(merge("(1L, 'old', 5)", "WHEN NOT MATCHED THEN INSERT *", "t.n = s.n"))
     assert sql("SELECT * FROM lake.shop.orders") == [(1, "a", 10)]
 
 

@@ -91,7 +91,8 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
     if (plan instanceof OverwriteByExpression write
         && write.table() instanceof DataSourceV2Relation relation
         && relation.table() instanceof TablestoreTable table
-        && write.resolved()) {
+        && write.resolved()
+        && !write.writeOptions().contains(TablestoreWrite.READ_VERSION)) {
       return overwrite(write, table);
     }
     return (LogicalPlan) plan.mapChildren(child -> apply((LogicalPlan) child));
@@ -102,7 +103,7 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
       V2WriteCommand write, DataSourceV2Relation relation, TablestoreTable table, Map<String, String> given) {
     Map<String, String> options = new HashMap<>(given);
     LogicalPlan query = pinned(write.query(), table, options);
-    return query == write.query() ? (LogicalPlan) write : append(relation, query, options);
+    return options.containsKey(TablestoreWrite.READ_VERSION) ? append(relation, query, options) : (LogicalPlan) write;
   }
 
   private LogicalPlan upsert(Changes changes, DataSourceV2Relation relation, TablestoreTable table) {
@@ -145,9 +146,8 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
   private LogicalPlan overwrite(OverwriteByExpression write, TablestoreTable table) {
     Map<String, String> options = new HashMap<>(CollectionConverters.asJava(write.writeOptions()));
     LogicalPlan query = pinned(write.query(), table, options);
-    return query == write.query()
-        ? write
-        : new OverwriteByExpression(
+    return options.containsKey(TablestoreWrite.READ_VERSION)
+        ? new OverwriteByExpression(
             write.table(),
             write.deleteExpr(),
             query,
@@ -155,10 +155,14 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
             write.isByName(),
             write.withSchemaEvolution(),
             write.write(),
-            write.analyzedQuery());
+            write.analyzedQuery())
+        : write;
   }
 
-  /** Pins the version that an overwrite reads of its own target, so that it replaces no row that it has not read. */
+  /**
+   * Pins the version that a write reads of its own target, so that it replaces no row that it has not read. Then the
+   * options have that version. The query may stay as it is: overlays and versions that are pinned already do.
+   */
   private LogicalPlan pinned(LogicalPlan query, TablestoreTable table, Map<String, String> options) {
     Rereads.Pinned rows = pinned(query, table);
     if (rows.count() == 0) {
