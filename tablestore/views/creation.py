@@ -58,8 +58,9 @@ class AskedJoin:
 
 def begin_join(store: Store, asked: AskedJoin) -> MaintainedJoin:
     """Implements `tablestore.Store.maintain_join`."""
-    tables = {name: store.managed_table(name) for name in (asked.left, asked.right)}
-    sides = ordered(asked.left, asked.right, {name: table.definition for name, table in tables.items()})
+    first, second = (store.managed_table(name) for name in (asked.left, asked.right))
+    definitions = {table.identifier: table.definition for table in (first, second)}
+    sides = ordered(first.identifier, second.identifier, definitions)  # as the catalog spells them
     kind = JoinKind.of(asked.kind)
     sides.check(kind, asked.at)
 
@@ -262,7 +263,8 @@ def all_views(store: Store) -> list[str]:
 
 def check_no_cycle(store: Store, name: str, inputs: Sequence[str]) -> None:
     """Checks that a new view does not read itself by way of other views; raises `InvalidRequest` (``view-cycle``)."""
-    refresh_order([name], lambda one: inputs if one == name else inputs_of(store, one))
+    own = name.lower()  # as the catalog spells it
+    refresh_order([own], lambda one: inputs if one == own else inputs_of(store, one))
 
 
 def examine_view(store: Store, table: Table, engine: QueryEngine | None = None) -> Report:

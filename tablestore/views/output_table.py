@@ -8,6 +8,7 @@ from dataclasses import replace
 from filestore.errors import InvalidRequest
 from filestore.model.definition import TableDefinition
 from filestore.model.schema import Column, Schema
+from filestore.model.types import is_wider, to_sql
 from tablestore.views.join_query import JoinQuery, Side
 
 __all__ = ["LOOKUP", "VIEW_QUERY", "check_output", "output_key", "output_options", "output_schema"]
@@ -56,7 +57,8 @@ def check_output(query: JoinQuery, output: TableDefinition, left: TableDefinitio
 
     Raises:
         NotFound: ``unknown-column``: a table has lost a column that the query reads.
-        InvalidRequest: ``view-outdated``: a column has another type, or the buckets or the key are others.
+        InvalidRequest: ``view-outdated``: a column has another type, or the buckets or the key are others. The columns
+            that have to be equal may have become wider.
     """
     wanted = output_schema(query, left, right)
     bare = [Column(column.name, column.type) for column in output.schema]
@@ -64,6 +66,13 @@ def check_output(query: JoinQuery, output: TableDefinition, left: TableDefinitio
         raise _outdated("a column that it reads has another type now")
     if output_key(query, left) != output.primary_key or tuple(right for _, right in query.on) != right.primary_key:
         raise _outdated("a table that it reads has another primary key now")
+    for name, other in query.on:
+        now, wanted = left.schema.column(name).type, right.schema.column(other).type
+        if not (now == wanted or is_wider(now, wanted) or is_wider(wanted, now)):
+            raise _outdated(
+                f"{query.left}.{name} is {to_sql(now)} and {query.right}.{other} is {to_sql(wanted)} now, and a join "
+                "needs equal types"
+            )
     if query.time is not None:
         return
     names = _names(query)

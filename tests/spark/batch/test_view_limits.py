@@ -49,6 +49,18 @@ def test_a_key_that_the_result_does_not_have_changes_nothing(lake: SparkStore, o
     assert_healthy(view.table.filestore)
 
 
+def test_names_of_tables_are_the_same_in_upper_and_lower_case(lake: SparkStore, orders: Table) -> None:
+    view = lake.create_view(
+        "shop.V", "SELECT Kind, sum(Orders.Amount) AS total FROM Shop.Orders WHERE kind > '' GROUP BY kind"
+    )
+    assert "incrementally" in view.explain()[0]
+    view.refresh()
+    orders.write([{"id": 3, "kind": "a", "amount": 4}])
+    [(refreshed, done)] = lake.refresh("SHOP.v")
+    assert (refreshed.table.identifier, done.whole) == ("shop.v", False)
+    assert {row["total"] for row in rows(view.table)} == {5, 2}
+
+
 def test_columns_are_added_and_versions_expire(lake: SparkStore, orders: Table) -> None:
     view = lake.create_view("shop.v", SUMS)
     view.refresh()
