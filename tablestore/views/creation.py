@@ -214,20 +214,33 @@ def open_join(store: Store, name: str) -> MaintainedJoin:
 
 
 def open_view(store: Store, name: str) -> MaintainedJoin | MaintainedQuery:
-    """Opens a view of any kind; `InvalidRequest` (``no-view``) if the table is none."""
+    """Opens a view of any kind.
+
+    Raises:
+        InvalidRequest: ``no-view``: the table is none.
+        NotFound: ``table-not-found``: there is no such view, or a table that it reads is not there any more.
+    """
     table = store.managed_table(name)
     options = table.definition.options
     if options[VIEW_QUERY] is None:
         raise _no_view(name)
     if options["view.engine"] == "spark":
         query = parse_view(options[VIEW_QUERY])
-        return MaintainedQuery(table, [store.managed_table(one) for one in query.tables])
+        return MaintainedQuery(table, [_read(store, table, one) for one in query.tables])
     return _join(store, table, parse_join(options[VIEW_QUERY]))
 
 
 def _join(store: Store, table: Table, query: JoinQuery) -> MaintainedJoin:
     kind = MaintainedJoin if query.time is None else EventJoin
-    return kind(table, store.managed_table(query.left), store.managed_table(query.right))
+    return kind(table, _read(store, table, query.left), _read(store, table, query.right))
+
+
+def _read(store: Store, view: Table, name: str) -> Table:
+    """Opens a table that a view reads; an error names the view, which whoever refreshes many has not named."""
+    try:
+        return store.managed_table(name)
+    except TableStoreError as error:
+        raise error.about(f"the view {view.identifier} reads {name}") from error
 
 
 def inputs_of(store: Store, name: str) -> tuple[str, ...] | None:

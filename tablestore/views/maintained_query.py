@@ -128,7 +128,8 @@ class MaintainedQuery(View[RefreshedQuery]):
     @property
     def plan(self) -> ViewPlan:
         """The plan of its refreshes, for the newest versions of its tables."""
-        return self._plan(self.table.filestore.state(), self._newest())
+        with self._named_errors():
+            return self._plan(self.table.filestore.state(), self._newest())
 
     def lag(self) -> dict[str, InputLag]:
         """Returns for each table the version of which the view is the result, and how many later ones there are."""
@@ -194,7 +195,7 @@ class MaintainedQuery(View[RefreshedQuery]):
         known = [(column.name, column.type) for column in output.definition.schema]
         if [(column.name, column.type) for column in result] != known:
             raise InvalidRequest(
-                "the view does not fit its query any more: a column that it reads has another type now, or * stands "
+                "it does not fit its query any more: a column that it reads has another type now, or * stands "
                 "for other columns; create it again",
                 code="view-outdated",
             )
