@@ -75,3 +75,14 @@ def test_a_table_like_a_view_is_a_table(sql: Sql, store: Store) -> None:
     assert store.managed_table("shop.copy").definition.primary_key == ("k",)
     with pytest.raises(AnalysisException, match=r"\[tablestore: view-option\] .* write CREATE MATERIALIZED VIEW"):
         sql("CREATE TABLE lake.shop.fake (k BIGINT) TBLPROPERTIES ('view.query' = 'SELECT 1')")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("tables")
+def test_the_settings_of_a_view_stay(sql: Sql, store: Store) -> None:
+    """With others a refresh of what has changed had rows of two time zones."""
+    sql(GROUPS)
+    with pytest.raises(AnalysisException, match=r"\[tablestore: fixed-option\] .* were computed with the former one"):
+        sql("ALTER TABLE lake.shop.v SET TBLPROPERTIES ('view.setting.spark.sql.session.timeZone' = 'Asia/Tokyo')")
+    with pytest.raises(AnalysisException, match=r"\[tablestore: fixed-option\]"):
+        sql("ALTER TABLE lake.shop.v UNSET TBLPROPERTIES ('view.setting.spark.sql.session.timeZone')")
