@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from filestore.checks.report import Report
-from filestore.errors import AlreadyExists, InvalidRequest, NotFound, TableStoreError, Unsupported
+from filestore.errors import AlreadyExists, InvalidRequest, NotFound, TableStoreError, Unavailable, Unsupported
 from filestore.model.definition import TableDefinition
 from tablestore.table import Table
 from tablestore.views.event_join import EventJoin, explained_events
@@ -40,6 +41,9 @@ __all__ = [
     "open_view",
     "planned_view",
 ]
+
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,9 @@ def begin_join(store: Store, asked: AskedJoin) -> MaintainedJoin:
 def drop_view(store: Store, name: str, *, if_exists: bool = False) -> None:
     """Drops a view, and lets the versions of its inputs expire that it has read.
 
+    Where a table that it reads does not answer, or nothing may be written there, these expire later: the hold ends by
+    itself after ``consumer.expiration-time``.
+
     Raises:
         InvalidRequest: ``no-view``: a table that is written to.
         NotFound: ``table-not-found``: there is none.
@@ -94,9 +101,18 @@ def drop_view(store: Store, name: str, *, if_exists: bool = False) -> None:
         return
     if not table.definition.is_view:
         raise _no_view(name)
-    with suppress(NotFound, Unsupported):  # what it reads may be gone
-        open_view(store, name).drop_holds()
+    _release(store, name)
     store.drop_table(name, if_exists=if_exists)
+
+
+def _release(store: Store, name: str) -> None:
+    """Ends what a view holds in its inputs, as far as they are there and this process has the right to it."""
+    try:
+        open_view(store, name).drop_holds()
+    except (NotFound, Unsupported):  # what it reads may be gone
+        return
+    except Unavailable as error:
+        logger.warning("what %s has read is held until consumer.expiration-time: %s", name, error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,10 +297,10 @@ def check_no_cycle(store: Store, name: str, inputs: Sequence[str]) -> None:
 
 
 def examine_view(store: Store, table: Table, engine: QueryEngine | None = None) -> Report:
-    """Checks the table of a view, and its rows if the tables of the query are there."""
+    """Checks the table of a view, and its rows if the tables of the query are there and may be read."""
     try:
         view = open_view(store, table.identifier)
-    except (NotFound, Unsupported) as error:
+    except (NotFound, Unsupported, Unavailable) as error:
         return table.examine().with_more([unchecked(error.message)])
     if engine is not None and isinstance(view, MaintainedQuery):
         return view.executed_by(engine).examine()

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import tablestore
-from filestore.errors import Conflict, InvalidRequest, NotFound, TableStoreError
-from tablestore.views.creation import open_view
+from filestore.errors import Conflict, InvalidRequest, NotFound, TableStoreError, Unavailable
+from tablestore.views.creation import drop_view, open_view
 from tablestore.views.maintained import MaintainedJoin
 from tests.warehouses import rows, warehouse
 
@@ -104,3 +104,41 @@ def test_an_error_about_something_is_the_same_error() -> None:
     error = Conflict("wait", code="busy", again=True).about("the view shop.v")
     assert (type(error), error.code, error.again) == (Conflict, "busy", True)
     assert (error.message, str(error)) == ("the view shop.v: wait",) * 2
+
+
+def refuse_reading(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Takes the right away to read a table's folder."""
+    opens = tablestore.Store.managed_table
+
+    def opened(store: tablestore.Store, asked: str) -> tablestore.Table:
+        if asked == name:
+            raise Unavailable(f"cannot read {name}: Permission denied", code="no-permission")
+        return opens(store, asked)
+
+    monkeypatch.setattr(tablestore.Store, "managed_table", opened)
+
+
+def test_who_may_read_a_view_alone_checks_its_table(shop: tablestore.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The doctor of the view gave up, although it can check all but the comparison with the query."""
+    view = refreshed(shop)
+    refuse_reading(monkeypatch, "shop.r")
+    error = refused(lambda: shop.maintained_join("shop.v"))
+    assert (error.code, error.message) == (
+        "no-permission",
+        "the view shop.v reads shop.r: cannot read shop.r: Permission denied",
+    )
+    report = shop.examine("shop.v")
+    assert (report.healthy, report.rows) == (True, 1)
+    assert [str(finding.code) for finding in report.findings] == ["view-unchecked"]
+    assert rows(view.table) == [{"k": 1, "y": "foo"}]
+
+
+def test_a_view_is_dropped_without_a_right_to_what_it_reads(
+    shop: tablestore.Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who might write the view but not its tables could not drop it; what it holds in them expires by itself."""
+    refreshed(shop)
+    refuse_reading(monkeypatch, "shop.r")
+    drop_view(shop, "shop.v")
+    assert shop.list_tables("shop") == ["l", "r"]
+    assert "held until consumer.expiration-time" in caplog.text
