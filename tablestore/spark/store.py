@@ -221,7 +221,7 @@ class SparkStore(StoreViews):
         lake = SparkStore(session, self.store)
 
         def changes(name: str, since: int, until: int) -> DataFrame:
-            return lake._system(open_table(name), "changes", Versions(None, since, until))
+            return lake._system(open_table(name), "changes", Versions(None, since, until, columns=until))
 
         return TableReader(lambda name, version: lake._rows(open_table(name), version), changes)
 
@@ -237,6 +237,7 @@ class SparkStore(StoreViews):
             ("version", versions.at),
             ("fromVersion", versions.after),
             ("toVersion", versions.until),
+            ("columnsVersion", versions.columns),
         ):
             reader = reader if value is None else reader.option(option, value)
         return reader.load(f"{table.identifier}${name}")

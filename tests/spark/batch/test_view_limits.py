@@ -93,6 +93,32 @@ def test_another_table_that_gets_the_name_during_a_refresh_is_not_read(
     assert rows(view.table) == [{"kind": "a", "total": 1}, {"kind": "b", "total": 2}]
 
 
+@pytest.mark.parametrize("mode", ["rewrite", "metadata"])
+def test_a_column_that_is_replaced_during_a_refresh_has_its_former_values(
+    lake: SparkStore, orders: Table, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """Changes had the newest columns, so the view had nulls of the later one for a version that has the former one."""
+    orders.alter(f"SET ('schema.evolution-mode' = '{mode}')")
+    view = lake.create_view("shop.v", "SELECT id, amount + 1 AS more FROM shop.orders")
+    view.refresh()
+    orders.write([{"id": 3, "kind": "a", "amount": 4}])
+    held = view._held
+
+    def then_replaced(*args: Any) -> Any:
+        found = held(*args)
+        orders.alter("DROP COLUMN amount", "ADD COLUMN amount INT")
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(view, "_held", then_replaced)
+        view.refresh()
+    assert {row["id"]: row["more"] for row in rows(view.table)} == {1: 2, 2: 3, 3: 5}
+    done = view.refresh()
+    assert done is not None
+    assert done.whole
+    assert {row["more"] for row in rows(view.table)} == {None}
+
+
 def test_columns_are_added_and_versions_expire(lake: SparkStore, orders: Table) -> None:
     view = lake.create_view("shop.v", SUMS)
     view.refresh()
