@@ -15,7 +15,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from copy import copy
+from typing import ClassVar, Self
 
 __all__ = [
     "AlreadyExists",
@@ -45,6 +46,13 @@ class TableStoreError(Exception):
         self.message = message
         self.code = code or self.default_code
         self.add_note(f"code: {self.code}")  # for tracebacks: of errors in Spark's processes they are all there is
+
+    def about(self, subject: str) -> Self:
+        """Returns the same error, whose message begins with what it is about."""
+        error = copy(self)
+        error.message = f"{subject}: {self.message}"
+        error.args = (error.message,)
+        return error
 
     def __reduce__(self) -> tuple[object, ...]:
         """Keeps ``code`` across processes, since Spark's workers send errors to the driver."""

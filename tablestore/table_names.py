@@ -11,7 +11,8 @@ def split(name: str) -> tuple[str, str]:
     """Returns the database and the name in it; `InvalidRequest` (``bad-name``) for a text of another form."""
     database, dot, table = name.partition(".")
     if not dot or not database or not table or "." in table:
-        raise InvalidRequest(f"{name!r} is not a table name: write database.table", code="bad-name")
+        more = ", without a catalog before it" if dot and "." in table else ""
+        raise InvalidRequest(f"{name!r} is not a table name: write database.table{more}", code="bad-name")
     return database, table
 
 

@@ -392,7 +392,7 @@ OPTIONS: Mapping[str, Option] = {
 PREFIXES: Mapping[str, str] = {
     "view.setting.": "A setting of Spark with which the query of a maintained view runs, such as "
     "view.setting.spark.sql.session.timeZone: those of the session that created the view, so that each refresh has the "
-    "same rows.",
+    "same rows. Fixed.",
     "log.kafka.properties.": "Passed unchanged to the Kafka clients (librdkafka), e.g. "
     "log.kafka.properties.security.protocol. SASL PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 and TLS with PEM files are "
     "supported. The values are stored in clear text in the Delta log, passwords too: whoever may read the table may "

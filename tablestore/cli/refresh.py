@@ -112,7 +112,7 @@ def _refresh_one(opened: _Views, name: str, rebuild: bool, stopped: threading.Ev
     views = [opened.open(one) for one in opened.named(name)]
     if stopped is None:
         for view in views:
-            is_named = view.table.identifier == name
+            is_named = view is views[-1]  # the last one, which reads the others
             done = view.rebuild() if rebuild and is_named else view.refresh()
             if done is not None:
                 _report(view, done)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from os import PathLike, fspath
@@ -203,6 +203,9 @@ class SparkStore(StoreViews):
             raise InvalidRequest(
                 f"from_version and to_version are for {name}$changes and {name}$audit_log", code="bad-versions"
             )
+        return self._rows(table, version, fresh=fresh)
+
+    def _rows(self, table: Table, version: int | None, *, fresh: bool = False) -> DataFrame:
         state = table.filestore.state(version)  # Delta's own error for a version that is not there is none of ours
         if fresh and (found := self._fresh(table, state)) is not None:
             return found
@@ -214,13 +217,13 @@ class SparkStore(StoreViews):
             reader = reader.option("versionAsOf", version)
         return reader.load(table.location)
 
-    def _reader(self, session: SparkSession) -> TableReader:
+    def _reader(self, session: SparkSession, open_table: Callable[[str], Table]) -> TableReader:
         lake = SparkStore(session, self.store)
 
         def changes(name: str, since: int, until: int) -> DataFrame:
-            return lake.read(f"{name}$changes", from_version=since, to_version=until)
+            return lake._system(open_table(name), "changes", Versions(None, since, until, columns=until))
 
-        return TableReader(lake.read, changes)
+        return TableReader(lambda name, version: lake._rows(open_table(name), version), changes)
 
     def _fresh(self, table: Table, state: TableState) -> DataFrame | None:
         tail = VisibleTail.of(table.opened, state.definition)
@@ -234,6 +237,7 @@ class SparkStore(StoreViews):
             ("version", versions.at),
             ("fromVersion", versions.after),
             ("toVersion", versions.until),
+            ("columnsVersion", versions.columns),
         ):
             reader = reader if value is None else reader.option(option, value)
         return reader.load(f"{table.identifier}${name}")

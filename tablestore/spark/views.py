@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -11,11 +11,11 @@ from pyspark.sql import SparkSession
 
 from filestore.arguments import checks_arguments
 from filestore.checks.report import Report
-from filestore.model.definition import TableDefinition
 from tablestore.spark.batch.view_engine import SparkViews, view_settings
 from tablestore.spark.batch.view_rows import TableReader
 from tablestore.spark.batch.views import spark_execution
 from tablestore.store import Store
+from tablestore.table import Table
 from tablestore.table_names import split
 from tablestore.views.creation import PlannedView, examine_view, inputs_of, open_view, planned_view
 from tablestore.views.maintained import MaintainedJoin, Refreshed
@@ -44,8 +44,8 @@ class StoreViews(ABC):
         """Returns the options that tables have by default."""
 
     @abstractmethod
-    def _reader(self, session: SparkSession) -> TableReader:
-        """Returns what reads tables in another session."""
+    def _reader(self, session: SparkSession, open_table: Callable[[str], Table]) -> TableReader:
+        """Returns what reads tables in another session, which `open_table` opens."""
 
     def maintain_join(  # noqa: PLR0913  # what a join can choose are its arguments
         self,
@@ -165,7 +165,4 @@ class StoreViews(ABC):
         return view.executed_by(self._views())
 
     def _views(self) -> SparkViews:
-        def definition(name: str, version: int) -> TableDefinition:
-            return self.store.managed_table(name).filestore.state(version).definition
-
-        return SparkViews(self.spark, self._reader, definition)
+        return SparkViews(self.spark, self._reader, self.store.managed_table)

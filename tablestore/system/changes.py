@@ -69,16 +69,18 @@ class ChangesPart:
             yield cast_rows(_with_kind_first(rows), self.schema)
 
 
-def changes_parts(store: FileStore, from_version: int, to_version: int) -> list[ChangesPart]:
+def changes_parts(
+    store: FileStore, from_version: int, to_version: int, columns: int | None = None
+) -> list[ChangesPart]:
     """Plans the changes from the rows of one version to those of another, which may be an earlier one. Reads metadata.
 
-    Rows have the table's current columns, whatever it had then; they are those that our readers see, with pending runs
-    merged.
+    Rows have the table's current columns, whatever it had then, or those of the version `columns`; they are those that
+    our readers see, with pending runs merged.
     """
     before, after = store.state(from_version), store.state(to_version)
-    newest = store.state().definition
-    compared = VersionPair(store.table_files(before), store.table_files(after), newest.schema)
-    return [ChangesPart(compared, difference, changes_schema(newest)) for difference in differences(before, after)]
+    wanted = store.state(columns).definition
+    compared = VersionPair(store.table_files(before), store.table_files(after), wanted.schema)
+    return [ChangesPart(compared, difference, changes_schema(wanted)) for difference in differences(before, after)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,11 +32,13 @@ class Versions:
         at: The version, for tables of one version; the newest if None.
         after: For ``audit_log`` and ``changes``: the version before the first change.
         until: For the same tables: the version of the last change; the newest if None.
+        columns: For ``changes``: the version whose columns the rows have; the newest if None.
     """
 
     at: int | None = None
     after: int | None = None
     until: int | None = None
+    columns: int | None = None
 
     def check(self, name: str) -> None:
         """Refuses versions that the system table does not use.
@@ -92,7 +94,7 @@ def system_scan(table: OpenedTable, name: str, versions: Versions) -> SystemScan
     """Plans the read of a system table for the existing versions. Errors are those of `tablestore.Table.system`."""
     versions.check(name)
     store = table.filestore
-    schema = system_schema(name, store.state().definition)
+    schema = system_schema(name, store.state(versions.columns).definition)
     match name:
         case "audit_log":
             log = table.own_log()
@@ -101,7 +103,7 @@ def system_scan(table: OpenedTable, name: str, versions: Versions) -> SystemScan
         case "changes":
             assert versions.after is not None
             until = store.state().version if versions.until is None else versions.until
-            changed = changes_parts(store, versions.after, until)
+            changed = changes_parts(store, versions.after, until, versions.columns)
             return SystemScan(schema, lambda: (rows for part in changed for rows in part.rows(on_local_disk)))
     at = store.state(versions.at).version
     return SystemScan(schema, lambda: metadata_rows(store, name, at))

@@ -10,6 +10,7 @@ view           `View`: what all views have in common: a refresh is one commit, w
 refresh_plan   what a refresh has to read, from the versions of the view and of its inputs. Pure
 refresh_order  the order of views that read other views. Pure
 view_query     the query of a view that Spark refreshes, as text and its clauses. Pure
+view_errors    errors about the tables of a view, with its name
 view_names     names of columns in such a query, and its joins. Pure
 view_plan      whether it is refreshed from what changed or as a whole, and how. Pure
 view_creation  the table of such a view

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from filestore.checks.report import Report
-from filestore.errors import AlreadyExists, InvalidRequest, NotFound, TableStoreError, Unsupported
+from filestore.errors import AlreadyExists, InvalidRequest, NotFound, TableStoreError, Unavailable, Unsupported
 from filestore.model.definition import TableDefinition
 from tablestore.table import Table
 from tablestore.views.event_join import EventJoin, explained_events
@@ -42,6 +43,9 @@ __all__ = [
 ]
 
 
+logger = logging.getLogger(__name__)
+
+
 @dataclass(frozen=True, slots=True)
 class AskedJoin:
     """The arguments of `tablestore.Store.maintain_join`."""
@@ -58,8 +62,9 @@ class AskedJoin:
 
 def begin_join(store: Store, asked: AskedJoin) -> MaintainedJoin:
     """Implements `tablestore.Store.maintain_join`."""
-    tables = {name: store.managed_table(name) for name in (asked.left, asked.right)}
-    sides = ordered(asked.left, asked.right, {name: table.definition for name, table in tables.items()})
+    first, second = (store.managed_table(name) for name in (asked.left, asked.right))
+    definitions = {table.identifier: table.definition for table in (first, second)}
+    sides = ordered(first.identifier, second.identifier, definitions)  # as the catalog spells them
     kind = JoinKind.of(asked.kind)
     sides.check(kind, asked.at)
 
@@ -84,6 +89,9 @@ def begin_join(store: Store, asked: AskedJoin) -> MaintainedJoin:
 def drop_view(store: Store, name: str, *, if_exists: bool = False) -> None:
     """Drops a view, and lets the versions of its inputs expire that it has read.
 
+    Where a table that it reads does not answer, or nothing may be written there, these expire later: the hold ends by
+    itself after ``consumer.expiration-time``.
+
     Raises:
         InvalidRequest: ``no-view``: a table that is written to.
         NotFound: ``table-not-found``: there is none.
@@ -93,9 +101,18 @@ def drop_view(store: Store, name: str, *, if_exists: bool = False) -> None:
         return
     if not table.definition.is_view:
         raise _no_view(name)
-    with suppress(NotFound, Unsupported):  # what it reads may be gone
-        open_view(store, name).drop_holds()
+    _release(store, name)
     store.drop_table(name, if_exists=if_exists)
+
+
+def _release(store: Store, name: str) -> None:
+    """Ends what a view holds in its inputs, as far as they are there and this process has the right to it."""
+    try:
+        open_view(store, name).drop_holds()
+    except (NotFound, Unsupported):  # what it reads may be gone
+        return
+    except Unavailable as error:
+        logger.warning("what %s has read is held until consumer.expiration-time: %s", name, error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,20 +230,33 @@ def open_join(store: Store, name: str) -> MaintainedJoin:
 
 
 def open_view(store: Store, name: str) -> MaintainedJoin | MaintainedQuery:
-    """Opens a view of any kind; `InvalidRequest` (``no-view``) if the table is none."""
+    """Opens a view of any kind.
+
+    Raises:
+        InvalidRequest: ``no-view``: the table is none.
+        NotFound: ``table-not-found``: there is no such view, or a table that it reads is not there any more.
+    """
     table = store.managed_table(name)
     options = table.definition.options
     if options[VIEW_QUERY] is None:
         raise _no_view(name)
     if options["view.engine"] == "spark":
         query = parse_view(options[VIEW_QUERY])
-        return MaintainedQuery(table, [store.managed_table(one) for one in query.tables])
+        return MaintainedQuery(table, [_read(store, table, one) for one in query.tables])
     return _join(store, table, parse_join(options[VIEW_QUERY]))
 
 
 def _join(store: Store, table: Table, query: JoinQuery) -> MaintainedJoin:
     kind = MaintainedJoin if query.time is None else EventJoin
-    return kind(table, store.managed_table(query.left), store.managed_table(query.right))
+    return kind(table, _read(store, table, query.left), _read(store, table, query.right))
+
+
+def _read(store: Store, view: Table, name: str) -> Table:
+    """Opens a table that a view reads; an error names the view, which whoever refreshes many has not named."""
+    try:
+        return store.managed_table(name)
+    except TableStoreError as error:
+        raise error.about(f"the view {view.identifier} reads {name}") from error
 
 
 def inputs_of(store: Store, name: str) -> tuple[str, ...] | None:
@@ -262,14 +292,15 @@ def all_views(store: Store) -> list[str]:
 
 def check_no_cycle(store: Store, name: str, inputs: Sequence[str]) -> None:
     """Checks that a new view does not read itself by way of other views; raises `InvalidRequest` (``view-cycle``)."""
-    refresh_order([name], lambda one: inputs if one == name else inputs_of(store, one))
+    own = name.lower()  # as the catalog spells it
+    refresh_order([own], lambda one: inputs if one == own else inputs_of(store, one))
 
 
 def examine_view(store: Store, table: Table, engine: QueryEngine | None = None) -> Report:
-    """Checks the table of a view, and its rows if the tables of the query are there."""
+    """Checks the table of a view, and its rows if the tables of the query are there and may be read."""
     try:
         view = open_view(store, table.identifier)
-    except (NotFound, Unsupported) as error:
+    except (NotFound, Unsupported, Unavailable) as error:
         return table.examine().with_more([unchecked(error.message)])
     if engine is not None and isinstance(view, MaintainedQuery):
         return view.executed_by(engine).examine()

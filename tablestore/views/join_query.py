@@ -20,7 +20,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from filestore.errors import InvalidRequest, Unsupported
+from filestore.errors import InvalidRequest, NotFound, Unsupported
 from filestore.model.definition import TableDefinition
 from filestore.model.text import name_list
 from filestore.model.types import to_sql
@@ -52,9 +52,9 @@ class JoinKind(StrEnum):
 
     @classmethod
     def of(cls, text: str) -> JoinKind:
-        """Returns the kind of that name; `InvalidRequest` (``bad-join``) for another."""
+        """Returns the kind of that name, in upper or lower case; `InvalidRequest` (``bad-join``) for another."""
         try:
-            return cls(text)
+            return cls(text.lower())
         except ValueError:
             raise InvalidRequest(f"kind={text!r} is no kind of join: use 'inner' or 'left'", code="bad-join") from None
 
@@ -162,6 +162,7 @@ def join_query(  # noqa: PLR0913  # each part of the query is one
         left: The name of the left table, and its definition.
         right: Those of the right table.
         on: The columns of the left table that equal the primary key of the right table, in the order of that key.
+            Names of columns are the same in upper and lower case, as in SQL.
         kind: The kind of join.
         select: The columns of the result, as in a SELECT: ``["l.id", "r.name AS planet"]``, or one text. A name without
             ``l.`` or ``r.`` has to be in one of the tables only. None: all columns of the left table, then those of
@@ -183,7 +184,7 @@ def join_query(  # noqa: PLR0913  # each part of the query is one
             f"({', '.join(key) or 'none'}): name a column of {left_name} for each column of that key",
             code="bad-join",
         )
-    pairs = tuple(zip(columns, key, strict=True))
+    pairs = tuple((_spelled(name, left_name, left_table), other) for name, other in zip(columns, key, strict=True))
     for name, other in pairs:
         _check_types(left_name, left_table, name, right_name, right_table, other)
     every = {
@@ -199,12 +200,14 @@ def join_query(  # noqa: PLR0913  # each part of the query is one
         chosen = tuple(column for column in select if isinstance(column, JoinColumn))
     else:
         texts = select if isinstance(select, str) else ", ".join(map(str, select))
-        chosen = tuple(_selected(texts, left_table, right_table, every, aliases))
+        chosen = tuple(_selected(texts, {Side.LEFT: left, Side.RIGHT: right}, every, aliases))
     _check_names(chosen)
     if time is None:
         _check_key(chosen, left_name, left_table)
     elif time.column is not None:
-        _check_time(time.column, left_name, left_table)
+        at = _spelled(time.column, left_name, left_table)
+        _check_time(at, left_name, left_table)
+        time = SystemTime(at)
     return JoinQuery(left_name, right_name, kind, pairs, chosen, time)
 
 
@@ -293,13 +296,12 @@ def _column(projection: exp.Expr) -> JoinColumn:
 def _table(table: exp.Expr) -> str:
     if not isinstance(table, exp.Table):
         raise _OtherQueryError(f"{table.sql(_DIALECT)} is no table")
-    return f"{table.db}.{table.name}"
+    return f"{table.db}.{table.name}".lower()  # as the catalog spells it
 
 
 def _selected(
     text: str,
-    left: TableDefinition,
-    right: TableDefinition,
+    tables: Mapping[Side, tuple[str, TableDefinition]],
     every: Mapping[Side, Sequence[JoinColumn]],
     aliases: Mapping[str, Side],
 ) -> Iterator[JoinColumn]:
@@ -312,12 +314,13 @@ def _selected(
         raise InvalidRequest(f"select={text!r} is no list of columns: it has {clauses[0]}", code="bad-join")
     for projection in tree.expressions:
         column = projection.unalias()
-        if isinstance(column, exp.Column) and column.table in aliases and is_plain_star(column.this):
-            yield from every[aliases[column.table]]
+        table = column.table.lower() if isinstance(column, exp.Column) else ""
+        if isinstance(column, exp.Column) and table in aliases and is_plain_star(column.this):
+            yield from every[aliases[table]]
             continue
         if (
             not isinstance(column, exp.Column)
-            or column.table not in ("", *aliases)
+            or table not in ("", *aliases)
             or column.db
             or isinstance(column.this, exp.Star)
         ):
@@ -326,15 +329,30 @@ def _selected(
                 "one as r.column, each with another name by AS if you like; l.* are all columns of the left table",
                 code="bad-join",
             )
-        side = aliases[column.table] if column.table else _side_of(column.name, left, right)
-        (left if side is Side.LEFT else right).schema.column(column.name)  # raises NotFound
-        yield JoinColumn(projection.alias_or_name, side, column.name)
+        side = aliases[table] if table else _side_of(column.name, tables)
+        source = _spelled(column.name, *tables[side])
+        yield JoinColumn(projection.alias or source, side, source)
 
 
-def _side_of(name: str, left: TableDefinition, right: TableDefinition) -> Side:
-    if name in left.schema and name in right.schema:
+def _side_of(name: str, tables: Mapping[Side, tuple[str, TableDefinition]]) -> Side:
+    found = [side for side, (_, table) in tables.items() if _known(name, table) is not None]
+    if len(found) > 1:
         raise InvalidRequest(f"both tables have a column {name!r}: write l.{name} or r.{name}", code="bad-join")
-    return Side.RIGHT if name in right.schema else Side.LEFT
+    return found[0] if found else Side.LEFT
+
+
+def _known(name: str, table: TableDefinition) -> str | None:
+    return next((known for known in table.schema.names if known.lower() == name.lower()), None)
+
+
+def _spelled(name: str, table: str, definition: TableDefinition) -> str:
+    """Returns the name of a column as its table has it; `NotFound` (``unknown-column``) if it has none."""
+    if (known := _known(name, definition)) is None:
+        raise NotFound(
+            f"{table} has no column {name!r}: its columns are {name_list(definition.schema.names)}",
+            code="unknown-column",
+        )
+    return known
 
 
 def _check_types(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
@@ -63,6 +63,8 @@ class QueryWork:
         since: For each of them the version whose result is stored; None to compute all rows.
         output: The view's table, whose rows are compared.
         version: The version of it.
+        tables: All these tables as the view has opened them, by name: another one may have a name meanwhile. Empty for
+            a view that is created.
     """
 
     query: ViewQuery
@@ -72,6 +74,12 @@ class QueryWork:
     since: Mapping[str, int] | None = None
     output: str = ""
     version: int = 0
+    tables: Mapping[str, Table] = field(default_factory=dict)
+
+    def require_tables(self) -> None:
+        """Raises `NotFound` (``table-replaced``) if a table was dropped, or dropped and created again, meanwhile."""
+        for table in self.tables.values():
+            table.filestore.state()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +136,8 @@ class MaintainedQuery(View[RefreshedQuery]):
     @property
     def plan(self) -> ViewPlan:
         """The plan of its refreshes, for the newest versions of its tables."""
-        return self._plan(self.table.filestore.state(), self._newest())
+        with self._named_errors():
+            return self._plan(self.table.filestore.state(), self._newest())
 
     def lag(self) -> dict[str, InputLag]:
         """Returns for each table the version of which the view is the result, and how many later ones there are."""
@@ -183,6 +192,7 @@ class MaintainedQuery(View[RefreshedQuery]):
             None if whole or before is None else self._by_name([state.version for state in before]),
             self.table.identifier,
             output.version,
+            self._tables,
         )
         if before is None or not _same_schemas(before, states):  # those of the last refresh were checked by it
             self._check_columns(engine.schema(work), output)
@@ -194,7 +204,7 @@ class MaintainedQuery(View[RefreshedQuery]):
         known = [(column.name, column.type) for column in output.definition.schema]
         if [(column.name, column.type) for column in result] != known:
             raise InvalidRequest(
-                "the view does not fit its query any more: a column that it reads has another type now, or * stands "
+                "it does not fit its query any more: a column that it reads has another type now, or * stands "
                 "for other columns; create it again",
                 code="view-outdated",
             )
@@ -206,9 +216,8 @@ class MaintainedQuery(View[RefreshedQuery]):
             plan = self._plan(output, states)
             if not plan.repeatable:
                 return [unchecked("the query may have other rows each time that it runs")]
-            work = QueryWork(
-                self.query, plan, self._settings, self._by_name(read), None, self.table.identifier, output.version
-            )
+            own, name = self._settings, self.table.identifier
+            work = QueryWork(self.query, plan, own, self._by_name(read), None, name, output.version, self._tables)
             self._check_columns(engine.schema(work), output)
             counts = engine.compare(work)
         except (NotFound, InvalidRequest, Unsupported) as error:
@@ -219,6 +228,10 @@ class MaintainedQuery(View[RefreshedQuery]):
 
     def _by_name(self, versions: Sequence[int]) -> dict[str, int]:
         return {table.identifier: version for table, version in zip(self.inputs, versions, strict=True)}
+
+    @property
+    def _tables(self) -> dict[str, Table]:
+        return {table.identifier: table for table in (*self.inputs, self.table)}
 
     @cached_property
     def _settings(self) -> dict[str, str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from filestore.errors import InvalidRequest
+from filestore.errors import InvalidRequest, NotFound
 from filestore.model.definition import TableDefinition
 from filestore.model.schema import Column, Schema
+from filestore.model.types import is_wider, to_sql
 from tablestore.views.join_query import JoinQuery, Side
 
 __all__ = ["LOOKUP", "VIEW_QUERY", "check_output", "output_key", "output_options", "output_schema"]
@@ -20,8 +21,9 @@ VIEW_QUERY = "view.query"
 
 def output_schema(query: JoinQuery, left: TableDefinition, right: TableDefinition) -> Schema:
     """Returns the columns of the result. All but the key may be null: NOT NULL of an input can be taken back later."""
-    tables, key = {Side.LEFT: left, Side.RIGHT: right}, output_key(query, left)
-    found = ((column.name, tables[column.side].schema.column(column.source)) for column in query.columns)
+    key = output_key(query, left)
+    tables = {Side.LEFT: (query.left, left), Side.RIGHT: (query.right, right)}
+    found = ((column.name, _read(column.source, *tables[column.side])) for column in query.columns)
     return Schema(tuple(Column(name, source.type, name not in key, source.comment) for name, source in found))
 
 
@@ -56,7 +58,8 @@ def check_output(query: JoinQuery, output: TableDefinition, left: TableDefinitio
 
     Raises:
         NotFound: ``unknown-column``: a table has lost a column that the query reads.
-        InvalidRequest: ``view-outdated``: a column has another type, or the buckets or the key are others.
+        InvalidRequest: ``view-outdated``: a column has another type, or the buckets or the key are others. The columns
+            that have to be equal may have become wider.
     """
     wanted = output_schema(query, left, right)
     bare = [Column(column.name, column.type) for column in output.schema]
@@ -64,6 +67,13 @@ def check_output(query: JoinQuery, output: TableDefinition, left: TableDefinitio
         raise _outdated("a column that it reads has another type now")
     if output_key(query, left) != output.primary_key or tuple(right for _, right in query.on) != right.primary_key:
         raise _outdated("a table that it reads has another primary key now")
+    for name, other in query.on:
+        now, wanted = _read(name, query.left, left).type, right.schema.column(other).type
+        if not (now == wanted or is_wider(now, wanted) or is_wider(wanted, now)):
+            raise _outdated(
+                f"{query.left}.{name} is {to_sql(now)} and {query.right}.{other} is {to_sql(wanted)} now, and a join "
+                "needs equal types"
+            )
     if query.time is not None:
         return
     names = _names(query)
@@ -72,10 +82,21 @@ def check_output(query: JoinQuery, output: TableDefinition, left: TableDefinitio
         raise _outdated("its left table has other buckets now")
 
 
+def _read(name: str, table: str, definition: TableDefinition) -> Column:
+    """Returns a column that the query reads; `NotFound` (``unknown-column``) if its table has lost it."""
+    if name not in definition.schema:
+        raise NotFound(
+            f"{table} has no column {name!r} any more, which the view reads: give the table that column again, or "
+            "create the view again",
+            code="unknown-column",
+        )
+    return definition.schema.column(name)
+
+
 def _names(query: JoinQuery) -> dict[str, str]:
     """Returns the first name that each column of the left table has in the result."""
     return {column.source: column.name for column in reversed(query.of_side(Side.LEFT))}
 
 
 def _outdated(what: str) -> InvalidRequest:
-    return InvalidRequest(f"the view does not fit its query any more: {what}; create it again", code="view-outdated")
+    return InvalidRequest(f"it does not fit its query any more: {what}; create it again", code="view-outdated")

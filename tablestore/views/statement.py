@@ -34,7 +34,7 @@ class Place:
     """The place by which names of tables in a statement are completed.
 
     Attributes:
-        catalog: The catalog of the view; tables of other catalogs cannot be joined.
+        catalog: The catalog of the view; tables of other catalogs cannot be joined. Empty: names have no catalog.
         database: The database of names without one.
     """
 
@@ -42,10 +42,25 @@ class Place:
     database: str
 
     def name(self, table: exp.Table) -> str:
-        """Returns ``database.table``; `Unsupported` (``view-query``) for a table of another catalog."""
-        if table.catalog and table.catalog != self.catalog:
-            raise _unsupported(f"{table.sql(_DIALECT)} is in another catalog than the view")
-        return f"{table.db or self.database}.{table.name}"
+        """Returns ``database.table`` as the catalog spells it: names of tables are the same in upper and lower case.
+
+        Raises:
+            Unsupported: ``view-query``: a table of another catalog.
+        """
+        found = f"{table.db or self.database}.{table.name}".lower()
+        if not table.catalog or table.catalog == self.catalog:
+            return found
+        shown = table.sql(_DIALECT, comments=False)
+        if not self.catalog:
+            raise Unsupported(
+                f"{table.catalog!r} in {shown} is a catalog of Spark, and a query given to create_view names tables of "
+                f"its own store, without a catalog: write {found}",
+                code="view-query",
+            )
+        raise Unsupported(
+            f"{shown} is in another catalog than the view, which can read tables of the catalog {self.catalog} only",
+            code="view-query",
+        )
 
 
 def join_of_statement(text: str, place: Place, definition_of: Callable[[str], TableDefinition]) -> JoinQuery:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
@@ -20,6 +21,7 @@ from tablestore.table import Table
 from tablestore.views.examination import unchecked
 from tablestore.views.holds import Holds
 from tablestore.views.refresh_plan import RefreshPlan, plan_refresh, read_versions, rebuilt, same_columns
+from tablestore.views.view_errors import errors_of_view
 from tablestore.writing.commit_metrics import CommitMeter
 from tablestore.writing.writer import TableWriter
 
@@ -137,6 +139,14 @@ class View(ABC, Generic[Result]):
         return plan_refresh(output, *states)
 
     def _refresh(self, planned: Callable[..., RefreshPlan | None]) -> Result | None:
+        with self._named_errors():
+            return self._refreshed_to_newest(planned)
+
+    def _named_errors(self) -> AbstractContextManager[None]:
+        """Makes errors name the view."""
+        return errors_of_view(self.table, self.inputs)
+
+    def _refreshed_to_newest(self, planned: Callable[..., RefreshPlan | None]) -> Result | None:
         for _ in range(_MOST_LOOKS):
             output, states = self.table.filestore.state(), self._newest()
             self._check(output, states)
@@ -183,6 +193,10 @@ class View(ABC, Generic[Result]):
 
     def examine(self) -> Report:
         """Checks the view's table as `tablestore.Table.examine`, and that its rows are the result of the query."""
+        with self._named_errors():
+            return self._examined()
+
+    def _examined(self) -> Report:
         output = self.table.filestore.state()
         read = read_versions(output, *(store.state().table_id for store in self._stores))
         if read is not None:
@@ -193,7 +207,8 @@ class View(ABC, Generic[Result]):
 
     def input_lags(self) -> list[tuple[str, InputLag]]:
         """Returns for each input its name, the version of which the view is the result, and how many are later."""
-        output, states = self.table.filestore.state(), self._newest()
+        with self._named_errors():
+            output, states = self.table.filestore.state(), self._newest()
         read = read_versions(output, *(state.table_id for state in states))
         known: Sequence[int | None] = [None] * len(states) if read is None else read
         return [

@@ -27,8 +27,9 @@ def test_a_view_is_refreshed_once(run: Run, joined: Store) -> None:
     assert done.exit_code == 0
     assert "version 1: shop.l at version 1, shop.r at version 1, all rows computed again" in done.stderr
     assert "shop.v is up to date" in run("refresh", "shop.v").stderr
+    assert "all rows computed again" in run("refresh", "Shop.V", "--rebuild").stderr
     joined.managed_table("shop.l").write([{"k": 2, "x": 6}])
-    assert "version 2: shop.l at version 2, shop.r at version 1\n" in run("refresh", "shop.v").stderr
+    assert "version 3: shop.l at version 2, shop.r at version 1\n" in run("refresh", "shop.v").stderr
     assert run("scan", "shop.v", "--format", "json").stdout.count("\n") == 2
 
 

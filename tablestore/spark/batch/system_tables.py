@@ -23,7 +23,7 @@ __all__ = ["SystemReader", "system_type"]
 
 def system_type(options: Mapping[str, str], name: str) -> StructType:
     """The columns of a system table as Spark's."""
-    schema = system_schema(name, opened(options).definition)
+    schema = system_schema(name, opened(options).filestore.state(_versions(options).columns).definition)
     fields = [Column(field.name, field.type).to_delta() for field in schema]
     return StructType.fromJson({"type": "struct", "fields": fields})
 
@@ -47,7 +47,8 @@ class _RowsPartition(InputPartition):
 class SystemReader(DataSourceReader):
     """Plans and reads ``spark.read.format("tablestore").load("shop.orders$files")``.
 
-    Options beside those of a table: ``version``, ``fromVersion``, ``toVersion``.
+    Options beside those of a table: ``version``, ``fromVersion``, ``toVersion``, and ``columnsVersion``, of ``changes``
+    the version whose columns the rows have.
     """
 
     def __init__(self, options: Mapping[str, str], name: str) -> None:
@@ -55,7 +56,7 @@ class SystemReader(DataSourceReader):
         self._table = opened(options)
         self._versions = _versions(options)
         self._versions.check(name)
-        self._schema = system_schema(name, self._table.definition)
+        self._schema = system_schema(name, self._table.filestore.state(self._versions.columns).definition)
 
     def partitions(self) -> Sequence[InputPartition]:
         """One of metadata; of changes one for each slot, of the log one for each bucket and some versions."""
@@ -67,7 +68,7 @@ class SystemReader(DataSourceReader):
             case "changes":
                 assert versions.after is not None
                 until = store.state().version if versions.until is None else versions.until
-                return [_RowsPartition(part) for part in changes_parts(store, versions.after, until)]
+                return [_RowsPartition(part) for part in changes_parts(store, versions.after, until, versions.columns)]
         return [_MetadataPartition(self._table, self._name, store.state(versions.at).version)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -87,7 +88,8 @@ def _rows(partition: InputPartition) -> Iterator[pa.Table]:
 
 def _versions(options: Mapping[str, str]) -> Versions:
     given = {name.lower(): value for name, value in options.items()}
-    return Versions(*(_number(name, given.get(name.lower())) for name in ("version", "fromVersion", "toVersion")))
+    names = ("version", "fromVersion", "toVersion", "columnsVersion")
+    return Versions(*(_number(name, given.get(name.lower())) for name in names))
 
 
 def _number(name: str, text: str | None) -> int | None:

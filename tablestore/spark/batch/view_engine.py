@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from operator import and_
 
 from pyspark.errors import PySparkException
@@ -26,6 +26,7 @@ from tablestore.spark.batch.comparing import comparable, nearly_same, same
 from tablestore.spark.batch.view_rows import NEW, STORED, TableReader, ViewRows, paired
 from tablestore.spark.batch.writing import spark_runner
 from tablestore.spark.jobs.errors import failure_of, raised_by_python
+from tablestore.table import Table
 from tablestore.views.maintained_query import QueryWork, RowCounts
 from tablestore.views.view_plan import Form, Incremental
 from tablestore.writing.write_job import TaskOutcome, WriteJob, WriteRunner
@@ -66,12 +67,12 @@ class SparkViews:
     Attributes:
         spark: The session.
         reader: Returns what reads tables in another session.
-        definition: Returns the definition of a version of a table.
+        open_table: Opens a table of the store.
     """
 
     spark: SparkSession
-    reader: Callable[[SparkSession], TableReader]
-    definition: Callable[[str, int], TableDefinition]
+    reader: Callable[[SparkSession, Callable[[str], Table]], TableReader]
+    open_table: Callable[[str], Table]
 
     @property
     def changes(self) -> ChangeRunner:
@@ -88,7 +89,7 @@ class SparkViews:
         session = self._session(work.settings)
 
         def empty(table: str, version: int) -> DataFrame:
-            return session.createDataFrame([], spark_type(self.definition(table, version).schema))
+            return session.createDataFrame([], spark_type(self._definition(work, table, version).schema))
 
         reader = TableReader(empty, _no_changes)
         with _sparks_words("Spark refuses the query"), ViewRows(session, reader, work) as rows:
@@ -110,6 +111,7 @@ class SparkViews:
         def run(job: WriteJob) -> Sequence[TaskOutcome]:
             with _sparks_words("Spark cannot compute the rows"), self._rows(work) as rows:
                 found = rows.result() if work.since is None else rows.differing()
+                work.require_tables()  # Spark has found the files by the tables' folders
                 return spark_runner(found, definition, each_key_once=bool(definition.primary_key))(job)
 
         return run
@@ -118,15 +120,22 @@ class SparkViews:
         """Compares stored rows with the result. Sums of floating-point numbers may differ in their last digits."""
         with _sparks_words("Spark cannot compute the rows"), self._rows(work) as rows:
             result, stored = rows.result(), rows.stored()
-            key = self.definition(work.output, work.version).primary_key
+            key = self._definition(work, work.output, work.version).primary_key
+            work.require_tables()
             exact = isinstance(work.plan, Incremental) and work.plan.form is Form.ROWS
             return _by_key(result, stored, key, exact=exact) if key else _as_bags(result, stored)
 
     @contextmanager
     def _rows(self, work: QueryWork) -> Iterator[ViewRows]:
         session = self._session(work.settings)
-        with ViewRows(session, self.reader(session), work) as rows:
+        with ViewRows(session, self.reader(session, partial(self._opened, work)), work) as rows:
             yield rows
+
+    def _opened(self, work: QueryWork, name: str) -> Table:
+        return work.tables[name] if name in work.tables else self.open_table(name)
+
+    def _definition(self, work: QueryWork, name: str, version: int) -> TableDefinition:
+        return self._opened(work, name).filestore.state(version).definition
 
     def _session(self, settings: Mapping[str, str]) -> SparkSession:
         """Returns a session with the settings of a view: names of tables and settings there are nobody else's.

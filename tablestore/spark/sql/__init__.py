@@ -8,6 +8,7 @@ Spark calls Java, which is in ``tablestore/spark/jvm``; that asks this package, 
     statements  what each request does
     databases   requests about databases
     listing     the tables and views of a database, for programs
+    creation    the statement that makes a materialized view again
     columns     schemas and changes of columns, as Spark describes them
     procedures  ``CALL catalog.sys.<name>(…)``
     streams     the procedures that start, list and stop streaming queries

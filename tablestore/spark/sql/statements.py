@@ -18,6 +18,7 @@ from tablestore.spark.batch.scans import plain_files, plain_version
 from tablestore.spark.sql.changes import described_changes
 from tablestore.spark.sql.clauses import options_in, refuse_clauses
 from tablestore.spark.sql.columns import changes_from_spark, schema_from_spark, schema_to_spark
+from tablestore.spark.sql.creation import creation_of
 from tablestore.spark.sql.databases import (
     create_database,
     default_is_empty,
@@ -64,7 +65,9 @@ def _load_table(store: Store, request: Request) -> dict[str, Any]:
     version = _version(table, request)
     if system is not None:
         return _described_system(table, system, version)
-    return _described(table, version)
+    definition = table.definition
+    created = {"creation": creation_of(request["catalog"], name, definition)} if definition.is_view else {}
+    return _described(table, version) | created
 
 
 def _load_relation(store: Store, request: Request) -> dict[str, Any]:
@@ -179,7 +182,7 @@ def _definition(request: Request) -> dict[str, Any]:
     """Makes the arguments of `Store.create_table` from the parts of a statement.
 
     Raises:
-        InvalidRequest: ``key-twice``, ``unknown-option``.
+        InvalidRequest: ``key-twice``, ``unknown-option``; ``view-option``: a query of a view.
         Unsupported: as `refuse_clauses`.
     """
     properties = dict(request["properties"])
@@ -188,6 +191,11 @@ def _definition(request: Request) -> dict[str, Any]:
     key = _primary_key(request["primary_key"], properties.pop(_KEY, None))
     written = properties.pop(COLUMNS, None)  # what Spark's grammar lacks, such as METADATA
     given = {n: v for n, v in options_in(properties).items() if n not in OF_SPARK and not n.startswith(_OPTION)}
+    if "view.query" in given:
+        raise InvalidRequest(
+            "the option 'view.query' is that of a materialized view: write CREATE MATERIALIZED VIEW with the query",
+            code="view-option",
+        )
     # of OPTIONS Spark gives each twice; others are of clauses such as ROW FORMAT
     if stray := [n for n in properties if n.startswith(_OPTION) and n.removeprefix(_OPTION) not in given]:
         raise InvalidRequest(f"a table has no option {stray[0]!r}: leave it, or its clause, out", code="unknown-option")

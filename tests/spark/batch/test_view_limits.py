@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from filestore.errors import InvalidRequest, TableStoreError
+from filestore.errors import InvalidRequest, NotFound, TableStoreError
 from tablestore import Store, Table
 from tablestore.spark import SparkStore
 from tests.opened import again
@@ -47,6 +47,76 @@ def test_a_key_that_the_result_does_not_have_changes_nothing(lake: SparkStore, o
     assert view.table.filestore.state().version == 0
     assert rows(view.table) == []
     assert_healthy(view.table.filestore)
+
+
+def test_names_of_tables_are_the_same_in_upper_and_lower_case(lake: SparkStore, orders: Table) -> None:
+    view = lake.create_view(
+        "shop.V", "SELECT Kind, sum(Orders.Amount) AS total FROM Shop.Orders WHERE kind > '' GROUP BY kind"
+    )
+    assert "incrementally" in view.explain()[0]
+    view.refresh()
+    orders.write([{"id": 3, "kind": "a", "amount": 4}])
+    [(refreshed, done)] = lake.refresh("SHOP.v")
+    assert (refreshed.table.identifier, done.whole) == ("shop.v", False)
+    assert {row["total"] for row in rows(view.table)} == {5, 2}
+
+
+@pytest.mark.parametrize("step", ["renamed", "dropped"])
+def test_another_table_that_gets_the_name_during_a_refresh_is_not_read(
+    lake: SparkStore, store: Store, orders: Table, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Tables were found by their names, so the rows of the other one became those of a version of the former one."""
+    view = lake.create_view("shop.v", SUMS)
+    view.refresh()
+    orders.write([{"id": 3, "kind": "a", "amount": 4}])
+    held = view._held
+
+    def then_replaced(*args: Any) -> Any:
+        found = held(*args)
+        if step == "renamed":
+            store.rename_table("shop.orders", "shop.former")
+        else:
+            store.drop_table("shop.orders")
+        other = store.create_table("shop.orders", "id BIGINT, kind STRING, amount INT", primary_key=["id"])
+        for number in range(3):
+            other.write([{"id": 9 + number, "kind": "other", "amount": 100}])
+        return found
+
+    monkeypatch.setattr(view, "_held", then_replaced)
+    if step == "renamed":
+        view.refresh()
+        assert rows(view.table) == [{"kind": "a", "total": 5}, {"kind": "b", "total": 2}]
+        return
+    with pytest.raises(NotFound, match=r"shop\.orders was dropped, .* since the view shop\.v was opened") as caught:
+        view.refresh()
+    assert caught.value.code == "table-replaced"
+    assert rows(view.table) == [{"kind": "a", "total": 1}, {"kind": "b", "total": 2}]
+
+
+@pytest.mark.parametrize("mode", ["rewrite", "metadata"])
+def test_a_column_that_is_replaced_during_a_refresh_has_its_former_values(
+    lake: SparkStore, orders: Table, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """Changes had the newest columns, so the view had nulls of the later one for a version that has the former one."""
+    orders.alter(f"SET ('schema.evolution-mode' = '{mode}')")
+    view = lake.create_view("shop.v", "SELECT id, amount + 1 AS more FROM shop.orders")
+    view.refresh()
+    orders.write([{"id": 3, "kind": "a", "amount": 4}])
+    held = view._held
+
+    def then_replaced(*args: Any) -> Any:
+        found = held(*args)
+        orders.alter("DROP COLUMN amount", "ADD COLUMN amount INT")
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(view, "_held", then_replaced)
+        view.refresh()
+    assert {row["id"]: row["more"] for row in rows(view.table)} == {1: 2, 2: 3, 3: 5}
+    done = view.refresh()
+    assert done is not None
+    assert done.whole
+    assert {row["more"] for row in rows(view.table)} == {None}
 
 
 def test_columns_are_added_and_versions_expire(lake: SparkStore, orders: Table) -> None:

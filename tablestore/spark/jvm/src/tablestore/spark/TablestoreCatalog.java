@@ -41,6 +41,9 @@ public final class TablestoreCatalog
     implements RelationCatalog, StagingTableCatalog, SupportsNamespaces, ProcedureCatalog {
   private static final String PROCEDURES = "sys";
 
+  /** The prefix of the options that only a materialized view has. */
+  private static final String OF_VIEWS = "view.";
+
   /** The prefix of a session's default options of tables (FLIP-188). */
   private static final String DEFAULT = "table-storage.";
 
@@ -232,6 +235,7 @@ public final class TablestoreCatalog
     if (source instanceof TablestoreTable) {
       properties.putAll(source.properties());
       properties.remove("log.kafka.topic"); // a topic is the log of one table
+      properties.keySet().removeIf(name -> name.startsWith(OF_VIEWS)); // rows of the new table are not a view's
     }
     properties.putAll(info.properties());
     StructType schema = CatalogV2Util.v2ColumnsToStructType(source.columns());

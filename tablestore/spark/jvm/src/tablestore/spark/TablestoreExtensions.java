@@ -27,6 +27,7 @@ public final class TablestoreExtensions extends AbstractFunction1<SparkSessionEx
     extensions.injectResolutionRule(session -> new Streams((SparkSession) session));
     extensions.injectPostHocResolutionRule(session -> new TemporalJoins((SparkSession) session));
     extensions.injectPostHocResolutionRule(session -> new LookupMetrics());
+    extensions.injectPostHocResolutionRule(session -> new CreationOfViews());
     extensions.injectPostHocResolutionRule(session -> new RowLevelWrites((SparkSession) session));
     extensions.injectOptimizerRule(session -> new PlainScans((SparkSession) session));
     extensions.injectOptimizerRule(session -> new LookupFilters());

@@ -79,7 +79,8 @@ class TablestoreTable
    * @param description {@code schema}; {@code hidden}, the columns that are read only by their names; {@code
    *     partition_by}, {@code primary_key}, {@code properties}; {@code table_id}, {@code location}, {@code version};
    *     {@code refused}, the row-level commands that it cannot do; {@code pinned}, whether the statement named this
-   *     version; {@code watermark}, if it has one, with {@code column} and {@code delay_ms}; and {@code plain}, whether Delta's relation of the location has all rows
+   *     version; {@code creation}, the statement that creates a materialized view; {@code watermark}, if it has one,
+   *     with {@code column} and {@code delay_ms}; and {@code plain}, whether Delta's relation of the location has all rows
    */
   static TablestoreTable of(Place place, String database, String table, JsonNode description) {
     return new TablestoreTable(place, database, table, description, schemaOf(description));
@@ -150,6 +151,11 @@ class TablestoreTable
   /** Returns where Delta's relation of this version is, if it has pending runs. */
   String overlay() {
     return description.get("overlay").asText();
+  }
+
+  /** Returns the statement that creates it again if it is a materialized view; empty for other tables. */
+  String creation() {
+    return description.path("creation").asText("");
   }
 
   /** Returns how many times a statement is planned again because the rows that it read have changed. */
