@@ -226,3 +226,13 @@ def test_streams_are_listed_and_stopped(session: SparkSession, sql: Sql, folder:
         sql("CALL lake.sys.stop_stream('copying')")
     with pytest.raises(AnalysisException, match="no-stream"):
         sql(call.replace("*, _kind FROM STREAM", "* FROM"))
+
+
+@pytest.mark.usefixtures("orders")
+def test_a_stream_without_a_checkpoint_says_what_to_write(sql: Sql) -> None:
+    for create in ("CREATE TABLE", "CREATE OR REPLACE TABLE"):
+        with pytest.raises(AnalysisException, match=r"\[tablestore: no-checkpoint\] .* create shop.x with its columns"):
+            sql(f"{create} lake.shop.x AS SELECT * FROM STREAM lake.shop.orders")
+    assert sql("SHOW TABLES IN lake.shop LIKE 'x'") == []
+    with pytest.raises(AnalysisException, match=r"INSERT INTO … WITH \('checkpoint'.* or CALL lake\.sys\.start_stream"):
+        sql("SELECT id FROM STREAM lake.shop.orders WHERE id > 1")
