@@ -6,7 +6,7 @@ import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.View;
 
-/** Refuses options of a read of a view of ours, which Spark drops when it puts the view's query there. */
+/** Refuses options of a read of a temporary view or a view of ours: Spark drops them when it puts the query there. */
 final class OptionsOfViews extends Rule<LogicalPlan> {
   /** The beginning of options that Spark adds itself. */
   private static final String OF_SPARK = "__";
@@ -31,14 +31,22 @@ final class OptionsOfViews extends Rule<LogicalPlan> {
 
   private void check(UnresolvedRelation named) {
     String option = named.options().keySet().stream().filter(key -> !key.startsWith(OF_SPARK)).findFirst().orElse(null);
-    if (option == null || session.sessionState().catalog().isTempView(named.multipartIdentifier())) {
+    if (option == null) {
       return;
+    }
+    if (session.sessionState().catalog().isTempView(named.multipartIdentifier())) {
+      throw refused(named, "a temporary view", option);
     }
     OurName name = OurName.of(session, named.multipartIdentifier());
     if (name != null && name.load() instanceof View) {
-      throw Refusals.plain(
-          "unknown-option",
-          named.name() + " is a view, and a read of a view has no option " + option + ": write it in the view's query");
+      throw refused(named, "a view", option);
     }
+  }
+
+  private static RuntimeException refused(UnresolvedRelation named, String kind, String option) {
+    return Refusals.plain(
+        "unknown-option",
+        named.name() + " is " + kind + ", and a read of a view has no option " + option
+            + ": write it in the view's query");
   }
 }
