@@ -29,6 +29,16 @@ def test_options_of_a_query_of_with(sql: Sql, statement: str) -> None:
         sql(statement)
 
 
+def test_the_hint_of_a_query_of_with(session: SparkSession, sql: Sql) -> None:
+    sql("CREATE TABLE lake.shop.t (id BIGINT PRIMARY KEY)")
+    session.sql("USE lake.shop")
+    hint = "/*+ OPTIONS('fresh' = 'true') */"
+    with pytest.raises(AnalysisException, match=r"\[tablestore: unknown-option\] q is a query of WITH here"):
+        sql(f"WITH q AS (SELECT 1 AS a) SELECT * FROM q {hint}")
+    assert sql(f"WITH t AS (SELECT * FROM t {hint}) SELECT * FROM t") == []
+    assert sql(f"TABLE t {hint} ORDER BY id LIMIT 1") == []
+
+
 def test_options_with_a_parameter(session: SparkSession) -> None:
     with pytest.raises(AnalysisException, match="is a query of WITH here"):
         session.sql(f"WITH q AS (SELECT :one AS a) SELECT * FROM q {OPTIONS}", args={"one": 1})
