@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from pyspark.errors import AnalysisException
 
@@ -47,3 +49,26 @@ def test_why_a_pipe_is_computed_as_a_whole(sql: Sql) -> None:
     assert first == "shop.v is refreshed as a whole, by Spark: it has a pipe (|>)"
     with pytest.raises(AnalysisException, match=r"rand\(\) has another value each time"):
         sql("CREATE MATERIALIZED VIEW lake.shop.v AS SELECT rand() AS r FROM lake.shop.sales |> SELECT r + 1 AS s")
+
+
+@pytest.mark.usefixtures("sales")
+def test_explain_says_that_a_table_has_lost_a_column(sql: Sql) -> None:
+    """It said how the view is refreshed, which it was no more, and REFRESH named a place in a text of ours."""
+    sql("CREATE MATERIALIZED VIEW lake.shop.large AS SELECT id, x FROM lake.shop.sales WHERE x > 1")
+    join = "SELECT s.id, s.k, i.name FROM lake.shop.sales s LEFT JOIN lake.shop.items i ON s.item = i.n"
+    sql(f"CREATE MATERIALIZED VIEW lake.shop.named AS {join}")
+    sql("ALTER TABLE lake.shop.sales DROP COLUMN x")
+    sql("ALTER TABLE lake.shop.sales DROP COLUMN k")
+    lacks = "does not fit the tables of its query any more. Spark refuses the query: .*with name `x` cannot be resolved"
+    ((large,),) = sql("EXPLAIN REFRESH MATERIALIZED VIEW lake.shop.large")
+    assert re.fullmatch(rf"shop\.large cannot be refreshed: shop\.large {lacks}.* create it with another query", large)
+    assert "SQLSTATE" not in large
+    with pytest.raises(AnalysisException, match=rf"\[tablestore: view-outdated\] shop\.large {lacks}"):
+        sql("REFRESH MATERIALIZED VIEW lake.shop.large")
+    ((named,),) = sql("EXPLAIN REFRESH MATERIALIZED VIEW lake.shop.named")
+    assert named.startswith("shop.named cannot be refreshed: "), named
+    assert "'k'" in named
+    sql("ALTER TABLE lake.shop.sales ADD COLUMNS (x INT, k STRING)")
+    assert sql("EXPLAIN REFRESH MATERIALIZED VIEW lake.shop.large")[-1] == (
+        "shop.large is refreshed incrementally, by Spark",
+    )
