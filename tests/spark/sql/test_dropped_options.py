@@ -59,3 +59,18 @@ def test_options_of_a_temporary_view(session: SparkSession, sql: Sql, options: s
     with pytest.raises(AnalysisException, match=r"\[tablestore: unknown-option\] v is a temporary view"):
         sql(f"SELECT * FROM v {options}")
     assert sql("SELECT * FROM v") == [(1,)]
+
+
+def test_options_of_a_table_that_the_statement_reads_and_writes(sql: Sql) -> None:
+    """Spark has one relation for both places: it lost the options of the target, and failed with those of the read."""
+    sql("CREATE TABLE lake.shop.t (id BIGINT PRIMARY KEY)")
+    sql("INSERT INTO lake.shop.t VALUES (1)")
+    for insert in ("INSERT INTO", "INSERT OVERWRITE"):
+        with pytest.raises(AnalysisException, match=r"\[tablestore: unknown-option\] a write of rows has no options"):
+            sql(f"{insert} lake.shop.t WITH ('a' = 'b') SELECT id + 1 FROM lake.shop.t")
+        with pytest.raises(AnalysisException, match=r"\[tablestore: unknown-option\] .* FROM .* has no option"):
+            sql(f"{insert} lake.shop.t SELECT id + 1 FROM lake.shop.t {OPTIONS}")
+    assert sql("SELECT * FROM lake.shop.t") == [(1,)]
+    sql(f"CREATE TABLE lake.shop.u AS SELECT * FROM lake.shop.t {OPTIONS}")
+    sql(f"INSERT INTO lake.shop.u SELECT id + 1 FROM lake.shop.t {OPTIONS}")
+    assert sql("SELECT * FROM lake.shop.u") == [(1,), (2,)]
