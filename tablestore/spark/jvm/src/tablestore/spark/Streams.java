@@ -3,6 +3,7 @@ package tablestore.spark;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.analysis.ResolvedIdentifier;
+import org.apache.spark.sql.catalyst.plans.logical.CreateView;
 import org.apache.spark.sql.catalyst.plans.logical.InsertIntoStatement;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.V2CreateTableAsSelectPlan;
@@ -54,6 +55,16 @@ final class Streams extends Rule<LogicalPlan> {
   private static void refuseWithoutCheckpoint(LogicalPlan plan) {
     if (plan instanceof V2CreateTableAsSelectPlan create) {
       refuseToCreate(create);
+    }
+    if (plan instanceof CreateView create
+        && create.query().isStreaming()
+        && !(create.replace() || create.allowExisting())
+        && create.child() instanceof ResolvedIdentifier named
+        && named.catalog() instanceof TablestoreCatalog) {
+      throw Refusals.plain(
+          "stream-view",
+          "Spark runs CREATE VIEW of a stream twice, and the second time there is the view: write CREATE OR REPLACE VIEW "
+              + named.identifier() + " AS SELECT … FROM STREAM …");
     }
     LogicalPlan target = null;
     LogicalPlan rows = null;
