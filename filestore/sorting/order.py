@@ -60,8 +60,9 @@ def in_order(rows: pa.Table, by: Sequence[str]) -> pa.Table:
 
 
 def _positions(rows: pa.Table, by: Sequence[str]) -> pa.Array:
-    keys = frame_of(rows.select(list(by)))
-    return ascending_positions(keys, leading=by.index(BUCKET_COLUMN) + 1 if BUCKET_COLUMN in by else 0).to_arrow()
+    names = list(dict.fromkeys(by))  # a column that comes again changes no order
+    keys = frame_of(rows.select(names))
+    return ascending_positions(keys, leading=names.index(BUCKET_COLUMN) + 1 if BUCKET_COLUMN in names else 0).to_arrow()
 
 
 def _joined(parts: list[pa.Table]) -> tuple[pa.Table, pa.Schema]:

@@ -99,7 +99,8 @@ def _view(store: Store, name: str) -> dict[str, Any]:
             f"{table} {'not read yet' if lag.version is None else f'at version {lag.version}'} ({lag.behind} newer)"
             for table, lag in view.input_lags()
         ]
-        return {"view": {"inputs": inputs, "refreshed": view.explain()[0].partition(" is refreshed ")[2]}}
+        how = view.explain()[0]
+        return {"view": {"inputs": inputs, "refreshed": how.partition(" is refreshed ")[2] or how}}
     except TableStoreError as error:
         return {"view": {"error": str(error)}}
 

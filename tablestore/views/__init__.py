@@ -9,6 +9,7 @@ output_table   the columns, key and options of a view's table. Pure
 view           `View`: what all views have in common: a refresh is one commit, which names its versions
 refresh_plan   what a refresh has to read, from the versions of the view and of its inputs. Pure
 refresh_order  the order of views that read other views. Pure
+spark_syntax   parses queries of Spark, pipes among them. Pure
 view_query     the query of a view that Spark refreshes, as text and its clauses. Pure
 view_errors    errors about the tables of a view, with its name
 view_names     names of columns in such a query, and its joins. Pure

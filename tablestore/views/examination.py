@@ -1,13 +1,14 @@
-"""The findings about a maintained view, for the doctor (FORMAT.md section 12.8). Pure."""
+"""The findings about a maintained view, for the doctor (FORMAT.md section 12.8) and for EXPLAIN. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from filestore.checks.report import Finding, Invariant
+from filestore.errors import TableStoreError
 from tablestore.views.bucket_work import Compared
 
-__all__ = ["different_rows", "differing", "lacking_events", "other_results", "unchecked"]
+__all__ = ["cannot_be_refreshed", "different_rows", "differing", "lacking_events", "other_results", "unchecked"]
 
 
 def differing(compared: Sequence[Compared], read: Sequence[int]) -> list[Finding]:
@@ -53,6 +54,11 @@ def other_results(version: int, results: int, stored: int, read: Sequence[int]) 
         f"the refresh to version {version} has read versions {versions} of its tables, by which the query adds "
         f"{results} rows; it has added {stored} that are others. Rebuild the view, and report this",
     )
+
+
+def cannot_be_refreshed(view: str, error: TableStoreError) -> tuple[str, ...]:
+    """Returns the line that stands for how a view is refreshed, if its tables do not fit it any more."""
+    return (f"{view} cannot be refreshed: {error.message}",)
 
 
 def unchecked(reason: str) -> Finding:

@@ -13,7 +13,7 @@ from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest, NotFound
 from filestore.operations.replaced_rows import ChangeRunner, changes_in_threads
 from tablestore.table import Table
-from tablestore.views.examination import differing, unchecked
+from tablestore.views.examination import cannot_be_refreshed, differing, unchecked
 from tablestore.views.join_query import JoinQuery, parse_join
 from tablestore.views.output_table import VIEW_QUERY, check_output
 from tablestore.views.refresh import Input, Refresh, WorkRunner, in_own_threads
@@ -102,6 +102,10 @@ class MaintainedJoin(View[Refreshed]):
 
     def explain(self) -> tuple[str, ...]:
         """Returns how it is refreshed, a line each."""
+        try:
+            self._check(self.table.filestore.state(), self._newest())
+        except (NotFound, InvalidRequest) as error:
+            return cannot_be_refreshed(self.table.identifier, error)
         return explained_join(self.table.identifier, self.query)
 
     def _check(self, output: TableState, states: Sequence[TableState]) -> None:

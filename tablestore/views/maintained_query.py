@@ -15,7 +15,7 @@ from filestore.model.definition import TableDefinition
 from filestore.model.schema import Schema
 from filestore.operations.replaced_rows import ChangeRunner, changes_in_threads
 from tablestore.table import Table
-from tablestore.views.examination import different_rows, unchecked
+from tablestore.views.examination import cannot_be_refreshed, different_rows, unchecked
 from tablestore.views.output_table import VIEW_QUERY
 from tablestore.views.refresh_plan import RefreshPlan
 from tablestore.views.view import InputLag, View
@@ -148,8 +148,20 @@ class MaintainedQuery(View[RefreshedQuery]):
         return list(refreshed.inputs.items())
 
     def explain(self) -> tuple[str, ...]:
-        """Returns how it is refreshed, a line each: incrementally, or as a whole with the reason."""
-        return explained_query(self.table.identifier, self.plan)
+        """Returns how it is refreshed, a line each: incrementally, or as a whole with the reason.
+
+        If its tables have changed so that it cannot be refreshed, one line says why. Without Spark only the plan is
+        looked at, and not whether the tables still have the columns of the query.
+        """
+        output, states = self.table.filestore.state(), self._newest()
+        try:
+            plan = self._plan(output, states)
+            if self._engine is not None:
+                versions = self._by_name([state.version for state in states])
+                self._check_query(QueryWork(self.query, plan, self._settings, versions), output)
+        except (NotFound, InvalidRequest, Unsupported) as error:
+            return cannot_be_refreshed(self.table.identifier, error)
+        return explained_query(self.table.identifier, plan)
 
     def _plan(self, output: TableState, states: Sequence[TableState]) -> ViewPlan:
         definition = output.definition
@@ -195,10 +207,24 @@ class MaintainedQuery(View[RefreshedQuery]):
             self._tables,
         )
         if before is None or not _same_schemas(before, states):  # those of the last refresh were checked by it
-            self._check_columns(engine.schema(work), output)
+            self._check_query(work, output)
         runner = engine.runner(work, output.definition)
         snapshot = self._writer.write(runner, overwrite=whole, app=plan.app, base=output, retries=True)
         return RefreshedQuery(snapshot.version, work.until, whole), snapshot.version
+
+    def _check_query(self, work: QueryWork, output: TableState) -> None:
+        """Checks that the query still runs over its tables, with the columns of the view; raises ``view-outdated``."""
+        try:
+            result = self._required_engine.schema(work)
+        except InvalidRequest as error:
+            if error.code != "view-query":
+                raise
+            raise InvalidRequest(
+                f"{self.table.identifier} does not fit the tables of its query any more. {error.message} Give the "
+                "tables back what they lack, or drop the view and create it with another query",
+                code="view-outdated",
+            ) from error
+        self._check_columns(result, output)
 
     def _check_columns(self, result: Schema, output: TableState) -> None:
         known = [(column.name, column.type) for column in output.definition.schema]

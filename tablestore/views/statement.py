@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
@@ -23,6 +22,7 @@ from tablestore.views.join_query import (
     other_clauses,
     system_time,
 )
+from tablestore.views.spark_syntax import parsed
 
 __all__ = ["Place", "join_of_statement", "looks_up_events"]
 
@@ -79,7 +79,7 @@ def join_of_statement(text: str, place: Place, definition_of: Callable[[str], Ta
         NotFound: there is no such table or column.
     """
     try:
-        tree = sqlglot.parse_one(text, dialect=_DIALECT)
+        tree = parsed(text)
     except SqlglotError as error:
         raise InvalidRequest(f"the query cannot be parsed: {error}", code="bad-join") from error
     if not isinstance(tree, exp.Select) or (found := other_clauses(tree)):
@@ -118,7 +118,7 @@ def join_of_statement(text: str, place: Place, definition_of: Callable[[str], Ta
 def looks_up_events(text: str) -> bool:
     """Returns whether a query joins a table ``FOR SYSTEM_TIME AS OF`` a time."""
     try:
-        tree = sqlglot.parse_one(text, dialect=_DIALECT)
+        tree = parsed(text)
     except SqlglotError:
         return False
     return any(system_time(join.this) is not None for join in tree.args.get("joins") or [])

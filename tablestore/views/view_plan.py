@@ -204,6 +204,8 @@ _NAMES_OF_CLAUSES = {
 
 def _check_clauses(query: ViewQuery) -> None:
     tree = query.tree
+    if query.has_pipe:
+        raise NotPlainError("it has a pipe (|>)")
     if isinstance(tree, exp.SetOperation):
         raise NotPlainError(f"it is a {type(tree).__name__.upper()} of queries")
     if not isinstance(tree, exp.Select):
@@ -211,6 +213,8 @@ def _check_clauses(query: ViewQuery) -> None:
     for name, value in tree.args.items():
         if value and name not in _CLAUSES:
             raise NotPlainError(f"it has {_NAMES_OF_CLAUSES.get(name, name.upper())}")
+    if tree.find(exp.Pivot) is not None:
+        raise NotPlainError("it has PIVOT or UNPIVOT, by which a row is not that of one row of its table")
     if "select" not in query.clauses:
         raise NotPlainError("it is no plain SELECT")
     if any(isinstance(node, exp.Query) and node is not tree for node in tree.walk()):

@@ -21,6 +21,7 @@ from filestore.errors import InvalidRequest, NotFound, Unsupported
 from filestore.model.definition import TableDefinition
 from filestore.model.types import quoted
 from tablestore.views.join_query import is_plain_star
+from tablestore.views.spark_syntax import parsed
 from tablestore.views.statement import Place
 
 __all__ = ["WINDOW", "Span", "TableUse", "ViewQuery", "parse_view", "shown", "view_of_statement"]
@@ -99,10 +100,20 @@ class ViewQuery:
 
     @cached_property
     def names(self) -> frozenset[str] | None:
-        """All names in it, in lower case, those of the columns that it reads among them; None if it has a star."""
+        """All names in it, in lower case, those of the columns that it reads among them; None if it has a star.
+
+        PIVOT groups by all other columns, so it is None with that as well.
+        """
         if any(not isinstance(star.parent, exp.Count) for star in self.tree.find_all(exp.Star)):
             return None
+        if self.tree.find(exp.Pivot) is not None:
+            return None
         return frozenset(name.name.lower() for name in self.tree.find_all(exp.Identifier))
+
+    @property
+    def has_pipe(self) -> bool:
+        """Returns whether it is a pipe, or has one: ``FROM t |> WHERE …``."""
+        return any(token.token_type is TokenType.PIPE_GT for token in self._tokens)
 
     @cached_property
     def clauses(self) -> Mapping[str, Span]:
@@ -110,7 +121,7 @@ class ViewQuery:
         tokens = self._tokens
         if not isinstance(self.tree, exp.Select) or tokens[0].token_type is not TokenType.SELECT:
             return {}
-        if any(token.token_type is TokenType.HINT for token in tokens):
+        if self.has_pipe or any(token.token_type is TokenType.HINT for token in tokens):
             return {}
         found: dict[str, Span] = {}
         name, first = "select", 1
@@ -189,6 +200,7 @@ def view_of_statement(text: str, place: Place, definition_of: Callable[[str], Ta
         InvalidRequest: ``view-query``: the text is no query, or a column of the result has no name.
         NotFound: there is no such table.
     """
+    text = _selecting(text)
     tree = _tree(text)
     named = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
     uses = list(_uses(tree, named, place.name))
@@ -224,9 +236,17 @@ def _readable(text: str) -> str:
     return _edited(text, [((token.start, token.end + 1), WINDOW) for token in calls], (0, len(text)))
 
 
+def _selecting(text: str) -> str:
+    """Returns a query ``TABLE t …`` as ``SELECT * FROM t …``, and every other one as it is."""
+    first = next(iter(sqlglot.tokenize(text, dialect=_DIALECT)), None)
+    if first is None or first.token_type is not TokenType.TABLE:
+        return text
+    return _edited(text, [((first.start, first.end + 1), "SELECT * FROM")], (0, len(text)))
+
+
 def _tree(text: str) -> exp.Query:
     try:
-        tree = sqlglot.parse_one(_readable(text), dialect=_DIALECT)
+        tree = parsed(_readable(text))
     except SqlglotError as error:
         raise InvalidRequest(f"the query cannot be parsed: {error}", code="view-query") from error
     if not isinstance(tree, exp.Query):
@@ -254,7 +274,7 @@ def _uses(tree: exp.Expr, named: set[str], complete: Callable[[exp.Table], str])
 _MOMENT = re.compile(r"\s*(now|today|tomorrow|yesterday)(\s+\S+)?\s*", re.IGNORECASE)
 """Texts that Spark takes for a time of its clock where they become dates or timestamps; a zone may follow."""
 
-_OF_TABLES = ("this", "db", "catalog", "alias", "joins")
+_OF_TABLES = ("this", "db", "catalog", "alias", "joins", "pivots")
 
 
 def _start(table: exp.Table) -> int:
@@ -268,7 +288,7 @@ def _end(table: exp.Table) -> int:
 def _exists(name: str, definition_of: Callable[[str], TableDefinition]) -> bool:
     try:
         definition_of(name)
-    except (NotFound, Unsupported):
+    except (NotFound, Unsupported, InvalidRequest):  # of a name that no table may have
         return False
     return True
 
@@ -328,7 +348,8 @@ def _stars(query: ViewQuery, definition_of: Callable[[str], TableDefinition]) ->
     joins, source = tree.args.get("joins") or [], tree.args.get("from_")
     parts = [part.this for part in (source, *joins) if part is not None]
     merged = any(join.args.get("using") or join.method or join.kind in ("SEMI", "ANTI") for join in joins)
-    if merged or not all(isinstance(part, exp.Table) for part in parts) or tree.args.get("laterals"):
+    whole = all(isinstance(part, exp.Table) and not part.args.get("pivots") for part in parts)
+    if merged or not whole or tree.args.get("laterals"):
         return
     spans, places = query.items("select"), {_start(part) for part in parts}
     if len(spans) != len(tree.expressions):

@@ -210,5 +210,6 @@ def _as_bags(result: DataFrame, stored: DataFrame) -> RowCounts:
 
 
 def _first_line(error: Exception) -> str:
+    """Returns what an error of Spark says about a query, without the state and the place in a text that it has not."""
     [first, *_] = str(error).strip().splitlines() or [type(error).__name__]
-    return first
+    return first.partition(" SQLSTATE: ")[0]

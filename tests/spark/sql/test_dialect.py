@@ -289,6 +289,24 @@ def test_a_description_of_anything_else_is_refused(rest: str) -> None:
         rewritten("DESCRIBE HISTORY lake.a.t PARTITION (p = 1)", HERE)
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", ""),
+        ("", " ORDER BY a LIMIT 1"),
+        ("EXPLAIN ", ""),
+        ("INSERT INTO x ", ""),
+        ("INSERT OVERWRITE TABLE x ", ""),
+        ("SELECT 1 UNION ALL ", " UNION SELECT 2"),
+        ("SELECT * FROM (", ")"),
+        ("BEGIN ", "; END"),
+    ],
+)
+def test_a_table_as_a_query_has_options(before: str, after: str) -> None:
+    found = rewritten(f"{before}TABLE t /*+ OPTIONS('fresh' = 'true') */{after}", HERE)
+    assert found == f"{before}SELECT * FROM t WITH ('fresh' = 'true'){after}"
+
+
 def test_full_names_may_stand_behind_use_in_a_script() -> None:
     script = "BEGIN SELECT 1 FROM a /*+ OPTIONS('fresh' = 'true') */; USE lake.o; ALTER TABLE lake.s.t COMPACT; END"
     assert rewritten(script, HERE) == (
@@ -343,7 +361,12 @@ def test_a_clause_of_a_materialized_view_is_done_or_refused(statement: str, sent
         ("INSERT INTO lake.s.t PARTITION (a = 1) WITH ('checkpoint' = 'c') SELECT 1", "stream-partition", "PARTITION"),
         ("SELECT /*+ OPTIONS('a' = 'b') */ * FROM lake.s.t", "options-hint", "not behind SELECT"),
         ("SELECT * FROM shop.t AS x /*+ OPTIONS('a' = 'b') */", "options-hint", "not behind x"),
-        ("WITH x AS (SELECT 1) SELECT * FROM x /*+ OPTIONS('a' = 'b') */", "options-hint", "query of WITH"),
+        ("DELETE FROM t /*+ OPTIONS('a' = 'b') */ WHERE a = 1", "options-hint", "not behind DELETE FROM t"),
+        ("MERGE INTO lake.s.t /*+ OPTIONS('a' = 'b') */ USING s ON a = b", "options-hint", "not behind MERGE INTO t"),
+        ("MERGE WITH SCHEMA EVOLUTION INTO t /*+ OPTIONS('a') */ USING s", "options-hint", "not behind MERGE INTO t"),
+        ("UPDATE t /*+ OPTIONS('a' = 'b') */ SET a = 1", "options-hint", "of a table that a query reads"),
+        ("ALTER TABLE t /*+ OPTIONS('a' = 'b') */ ADD COLUMN b INT", "options-hint", "not behind ALTER TABLE t"),
+        ("SELECT * FROM f(TABLE t /*+ OPTIONS('a' = 'b') */)", "options-hint", "not behind TABLE t"),
     ],
 )
 def test_options_of_a_statement_are_used_or_refused(statement: str, code: str, sentence: str) -> None:

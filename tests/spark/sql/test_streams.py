@@ -226,3 +226,27 @@ def test_streams_are_listed_and_stopped(session: SparkSession, sql: Sql, folder:
         sql("CALL lake.sys.stop_stream('copying')")
     with pytest.raises(AnalysisException, match="no-stream"):
         sql(call.replace("*, _kind FROM STREAM", "* FROM"))
+
+
+@pytest.mark.usefixtures("orders")
+def test_a_stream_without_a_checkpoint_says_what_to_write(sql: Sql) -> None:
+    for create in ("CREATE TABLE", "CREATE OR REPLACE TABLE"):
+        with pytest.raises(AnalysisException, match=r"\[tablestore: no-checkpoint\] .* create shop.x with its columns"):
+            sql(f"{create} lake.shop.x AS SELECT * FROM STREAM lake.shop.orders")
+    assert sql("SHOW TABLES IN lake.shop LIKE 'x'") == []
+    with pytest.raises(AnalysisException, match=r"INSERT INTO … WITH \('checkpoint'.* or CALL lake\.sys\.start_stream"):
+        sql("SELECT id FROM STREAM lake.shop.orders WHERE id > 1")
+
+
+@pytest.mark.usefixtures("orders")
+def test_a_view_of_a_stream(sql: Sql, folder: Path) -> None:
+    """Spark 4.2 runs CREATE VIEW of a stream twice: it said that the view exists, and had just created it."""
+    with pytest.raises(AnalysisException, match=r"\[tablestore: stream-view\] .* CREATE OR REPLACE VIEW shop.v AS"):
+        sql("CREATE VIEW lake.shop.v AS SELECT *, _kind FROM STREAM lake.shop.orders")
+    assert sql("SHOW VIEWS IN lake.shop") == []
+    for clause in ("VIEW IF NOT EXISTS", "OR REPLACE VIEW"):
+        sql(f"CREATE {clause} lake.shop.v AS SELECT *, _kind FROM STREAM lake.shop.orders")
+    sql("INSERT INTO lake.shop.orders VALUES (1, 'a')")
+    options = f"'checkpoint' = '{folder}/view', 'trigger' = 'available-now'"
+    sql(f"INSERT INTO lake.shop.copy WITH ({options}) SELECT * FROM lake.shop.v")
+    assert sql("SELECT * FROM lake.shop.copy") == [(1, "a")]

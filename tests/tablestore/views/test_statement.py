@@ -114,6 +114,7 @@ def test_a_name_without_a_database_is_in_that_of_the_session() -> None:
         ("SELECT * FROM orders o JOIN planets p ON o.planet_id = p.id", "bad-join", "two columns 'id'"),
         ("SELECT orders.id FROM orders JOIN orders ON planet_id = id", "bad-join", "both tables are called orders"),
         ("SELECT o.id FROM orders o JOIN planets p ON o.star = p.id", "bad-join", "is string"),
+        ("SELECT o.id, planet_id FROM orders o |> JOIN planets p ON planet_id = p.id", "view-query", "join two tables"),
         ("SELECT FROM WHERE", "bad-join", "cannot be parsed"),
         ("SELECT o.nothing FROM orders o JOIN planets p ON o.planet_id = p.id", "unknown-column", "no column"),
         ("SELECT x.id FROM orders o JOIN planets p ON o.planet_id = p.id", "unknown-column", "is called 'x'"),

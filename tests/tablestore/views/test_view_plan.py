@@ -180,6 +180,14 @@ def test_a_group_may_follow_from_the_driving_row_alone(group: str, direct: bool)
         ("SELECT n, collect_list(id) AS ids FROM orders GROUP BY n", "order of rows"),
         ("SELECT count(*) AS c FROM orders", "without GROUP BY"),
         ("FROM orders SELECT id", "no plain SELECT"),
+        ("SELECT * FROM orders PIVOT (max(n) FOR star IN ('a', 'b'))", "PIVOT or UNPIVOT"),
+        ("SELECT id, v FROM planets AS p UNPIVOT (v FOR k IN (size, id)) AS u", "PIVOT or UNPIVOT"),
+        ("FROM orders |> WHERE n > 1", "a pipe"),
+        ("SELECT id, n FROM orders |> WHERE n > 1", "a pipe"),
+        ("TABLE orders |> AGGREGATE sum(n) AS s GROUP BY star", "a pipe"),
+        ("FROM orders |> SET n = n + 1 |> DROP star, at |> JOIN planets ON planet_id = planets.id", "a pipe"),
+        ("SELECT id FROM (FROM orders |> LIMIT 3 |> WHERE n > 1) AS o", "a pipe"),
+        ("WITH _x AS (SELECT id FROM orders) SELECT id FROM _x", "WITH"),
     ],
 )
 def test_the_rest_is_computed_as_a_whole(text: str, reason: str) -> None:
@@ -196,6 +204,11 @@ def test_the_rest_is_computed_as_a_whole(text: str, reason: str) -> None:
         ("SELECT id, rand() AS r FROM orders", r"rand\(\) has another value each time"),
         ("SELECT id, uuid() AS r FROM orders", "each time"),
         ("SELECT id, now() AS r FROM orders", "with the time"),
+        ("SELECT id, uuid() AS r FROM orders |> SELECT r", "each time"),
+        ("FROM orders |> SET n = n + 1, at = now() |> SELECT id", "with the time"),
+        ("FROM orders |> TABLESAMPLE (5 ROWS)", "other rows"),
+        ("FROM orders |> RENAME n AS m", "cannot be parsed"),
+        ("FROM orders |>", "cannot be parsed"),
         ("SELECT id FROM orders WHERE at > current_timestamp - INTERVAL 1 DAY", "with the time"),
         ("SELECT id, unix_timestamp() AS u FROM orders", "with the time"),
         ("SELECT id, current_user() AS u FROM orders", "the session"),
@@ -294,6 +307,26 @@ def test_a_key_has_to_be_exact() -> None:
     found = with_key(plan, define("half DOUBLE").schema, (), Mode.AUTO)
     assert isinstance(found, Whole)
     assert "half, which is double" in found.reason
+
+
+def test_a_table_is_a_query() -> None:
+    assert read("TABLE stars").text == "SELECT `stars`.`star`, `stars`.`mass` FROM `shop`.`stars`"
+    assert isinstance(planned("TABLE stars"), Incremental)
+
+
+def test_tables_of_every_step_of_a_pipe_are_found() -> None:
+    text = "SELECT (SELECT max(id) FROM events) AS e FROM orders |> SELECT e |> UNION ALL (SELECT size FROM planets)"
+    query = read(text)
+    assert query.tables == ("shop.events", "shop.orders", "shop.planets")
+    assert query.with_tables(["a", "b", "c"]) == (
+        "SELECT (SELECT max(id) FROM `a` AS `events`) AS e FROM `b` AS `orders` |> SELECT e "
+        "|> UNION ALL (SELECT size FROM `c` AS `planets`)"
+    )
+
+
+def test_all_columns_count_for_pivot() -> None:
+    """It groups by those that it does not name."""
+    assert read("SELECT a FROM orders PIVOT (max(n) FOR star IN ('a'))").names is None
 
 
 def test_what_depends_on_order_is_not_repeatable() -> None:

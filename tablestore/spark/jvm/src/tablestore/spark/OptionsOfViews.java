@@ -1,16 +1,17 @@
 package tablestore.spark;
 
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
+import org.apache.spark.sql.catalyst.plans.logical.InsertIntoStatement;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.View;
 
-/** Refuses options of a read of a view of ours, which Spark drops when it puts the view's query there. */
+/**
+ * Refuses options that Spark drops: of a read of a temporary view or a view of ours, when it puts the query there, and
+ * of the target of an insertion, if that reads the target, too.
+ */
 final class OptionsOfViews extends Rule<LogicalPlan> {
-  /** The beginning of options that Spark adds itself. */
-  private static final String OF_SPARK = "__";
-
   private final SparkSession session;
 
   OptionsOfViews(SparkSession session) {
@@ -24,21 +25,42 @@ final class OptionsOfViews extends Rule<LogicalPlan> {
           if (node instanceof UnresolvedRelation named) {
             check(named);
           }
+          if (node instanceof InsertIntoStatement insert && insert.table() instanceof UnresolvedRelation target) {
+            checkTarget(target);
+          }
           return null;
         });
     return plan;
   }
 
   private void check(UnresolvedRelation named) {
-    String option = named.options().keySet().stream().filter(key -> !key.startsWith(OF_SPARK)).findFirst().orElse(null);
-    if (option == null || session.sessionState().catalog().isTempView(named.multipartIdentifier())) {
+    String option = named.options().keySet().stream().filter(key -> !key.startsWith(TablestoreWrite.OF_SPARK)).findFirst().orElse(null);
+    if (option == null) {
       return;
+    }
+    if (session.sessionState().catalog().isTempView(named.multipartIdentifier())) {
+      throw refused(named, "a temporary view", option);
     }
     OurName name = OurName.of(session, named.multipartIdentifier());
     if (name != null && name.load() instanceof View) {
-      throw Refusals.plain(
-          "unknown-option",
-          named.name() + " is a view, and a read of a view has no option " + option + ": write it in the view's query");
+      throw refused(named, "a view", option);
     }
+  }
+
+  private void checkTarget(UnresolvedRelation target) {
+    if (target.options().isEmpty() || session.sessionState().catalog().isTempView(target.multipartIdentifier())) {
+      return;
+    }
+    OurName name = OurName.of(session, target.multipartIdentifier());
+    if (name != null && name.load() instanceof TablestoreTable) {
+      TablestoreWrite.refuseUnknown(target.options());
+    }
+  }
+
+  private static RuntimeException refused(UnresolvedRelation named, String kind, String option) {
+    return Refusals.plain(
+        "unknown-option",
+        named.name() + " is " + kind + ", and a read of a view has no option " + option
+            + ": write it in the view's query");
   }
 }

@@ -73,6 +73,7 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
         && write.resolved()) {
       Map<String, String> options = new HashMap<>(CollectionConverters.asJava(write.writeOptions()));
       options.put(TablestoreWrite.DYNAMIC, "true");
+      refuseOptionsOfRead(relation, table);
       return append(relation, pinned(write.query(), table, options), options);
     }
     if (plan instanceof AppendData write
@@ -103,7 +104,23 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
       V2WriteCommand write, DataSourceV2Relation relation, TablestoreTable table, Map<String, String> given) {
     Map<String, String> options = new HashMap<>(given);
     LogicalPlan query = pinned(write.query(), table, options);
-    return options.containsKey(TablestoreWrite.READ_VERSION) ? append(relation, query, options) : (LogicalPlan) write;
+    if (!options.containsKey(TablestoreWrite.READ_VERSION)) {
+      return (LogicalPlan) write;
+    }
+    refuseOptionsOfRead(relation, table);
+    return append(relation, query, options);
+  }
+
+  /** Refuses options of a read of the table that a statement writes: Spark takes them for those of the write, too. */
+  private static void refuseOptionsOfRead(DataSourceV2Relation target, TablestoreTable table) {
+    for (String name : target.options().keySet()) {
+      if (!name.startsWith(TablestoreWrite.OF_SPARK)) {
+        throw Refusals.plain(
+            "unknown-option",
+            "a statement that writes " + table.name() + " reads its newest version, so FROM " + table.name()
+                + " has no option " + name + " in it: leave it out");
+      }
+    }
   }
 
   private LogicalPlan upsert(Changes changes, DataSourceV2Relation relation, TablestoreTable table) {
@@ -146,17 +163,19 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
   private LogicalPlan overwrite(OverwriteByExpression write, TablestoreTable table) {
     Map<String, String> options = new HashMap<>(CollectionConverters.asJava(write.writeOptions()));
     LogicalPlan query = pinned(write.query(), table, options);
-    return options.containsKey(TablestoreWrite.READ_VERSION)
-        ? new OverwriteByExpression(
-            write.table(),
-            write.deleteExpr(),
-            query,
-            scalaMap(options),
-            write.isByName(),
-            write.withSchemaEvolution(),
-            write.write(),
-            write.analyzedQuery())
-        : write;
+    if (!options.containsKey(TablestoreWrite.READ_VERSION)) {
+      return write;
+    }
+    refuseOptionsOfRead((DataSourceV2Relation) write.table(), table);
+    return new OverwriteByExpression(
+        write.table(),
+        write.deleteExpr(),
+        query,
+        scalaMap(options),
+        write.isByName(),
+        write.withSchemaEvolution(),
+        write.write(),
+        write.analyzedQuery());
   }
 
   /**

@@ -46,13 +46,14 @@ final class StatementParser implements ParserInterface {
 
   @Override
   public LogicalPlan parsePlan(String text) throws ParseException {
-    return spark.parsePlan(rewritten(text));
+    return OptionsOfQueries.checked(spark.parsePlan(rewritten(text)));
   }
 
   @Override
   public LogicalPlan parsePlanWithParameters(String text, ParameterContext parameters) throws ParseException {
     // Delta's parser, to which this one passes statements on, forgets the parameters
-    return spark.parsePlan(ParameterHandler.substituteParameters(rewritten(text), parameters)._1());
+    String whole = ParameterHandler.substituteParameters(rewritten(text), parameters)._1();
+    return OptionsOfQueries.checked(spark.parsePlan(whole));
   }
 
   private String rewritten(String text) {

@@ -2,8 +2,11 @@ package tablestore.spark;
 
 import java.util.List;
 import java.util.Map;
+import org.apache.spark.sql.catalyst.analysis.ResolvedIdentifier;
+import org.apache.spark.sql.catalyst.plans.logical.CreateView;
 import org.apache.spark.sql.catalyst.plans.logical.InsertIntoStatement;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.V2CreateTableAsSelectPlan;
 import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
@@ -29,7 +32,7 @@ final class Streams extends Rule<LogicalPlan> {
   public LogicalPlan apply(LogicalPlan plan) {
     if (!(plan instanceof WriteToStream query)) {
       refuseWithoutCheckpoint(plan);
-      return plan;
+      return plan.isStreaming() ? explained(plan) : plan;
     }
     Table sink = query.sink() instanceof TablestoreTable table ? new StreamSink(table, query.outputMode()) : query.sink();
     LogicalPlan rows = read(query.inputQuery());
@@ -50,6 +53,19 @@ final class Streams extends Rule<LogicalPlan> {
 
   /** Refuses to insert rows of a stream by a statement that starts none. */
   private static void refuseWithoutCheckpoint(LogicalPlan plan) {
+    if (plan instanceof V2CreateTableAsSelectPlan create) {
+      refuseToCreate(create);
+    }
+    if (plan instanceof CreateView create
+        && create.query().isStreaming()
+        && !(create.replace() || create.allowExisting())
+        && create.child() instanceof ResolvedIdentifier named
+        && named.catalog() instanceof TablestoreCatalog) {
+      throw Refusals.plain(
+          "stream-view",
+          "Spark runs CREATE VIEW of a stream twice, and the second time there is the view: write CREATE OR REPLACE VIEW "
+              + named.identifier() + " AS SELECT … FROM STREAM …");
+    }
     LogicalPlan target = null;
     LogicalPlan rows = null;
     if (plan instanceof InsertIntoStatement insert) {
@@ -70,6 +86,44 @@ final class Streams extends Rule<LogicalPlan> {
           "rows FROM STREAM are written by a stream, which needs a folder for its progress: write INSERT INTO "
               + ours.name() + " WITH ('checkpoint' = 'folder') SELECT …");
     }
+  }
+
+  /**
+   * Refuses to create a table with rows of a stream. This is done before Spark begins the statement; its own commands
+   * to insert rows come later.
+   */
+  private static void refuseToCreate(V2CreateTableAsSelectPlan create) {
+    if (create.query().isStreaming()
+        && create.name() instanceof ResolvedIdentifier named
+        && named.catalog() instanceof TablestoreCatalog) {
+      throw Refusals.plain(
+          "no-checkpoint",
+          "rows FROM STREAM are written by a stream, into a table that is there: create " + named.identifier()
+              + " with its columns, and then write INSERT INTO " + named.identifier()
+              + " WITH ('checkpoint' = 'folder') SELECT … FROM STREAM …");
+    }
+  }
+
+  /** Makes the refusal of Spark to run a stream as a query, which ends with the name of its source, say what to do. */
+  private static LogicalPlan explained(LogicalPlan plan) {
+    if (plan instanceof StreamingRelationV2 relation
+        && relation.table() instanceof TablestoreTable table
+        && relation.sourceName().equals(table.name())) {
+      String catalog = relation.catalog().isDefined() ? relation.catalog().get().name() + "." : "";
+      String name = "STREAM " + table.name() + ": no SELECT runs it alone, but INSERT INTO … WITH ('checkpoint' = 'folder') "
+          + "SELECT … FROM STREAM …, or CALL " + catalog + "sys.start_stream(…)";
+      return relation.copy(
+          relation.source(),
+          name,
+          relation.table(),
+          relation.extraOptions(),
+          relation.output(),
+          relation.catalog(),
+          relation.identifier(),
+          relation.v1Relation(),
+          relation.sourceIdentifyingName());
+    }
+    return (LogicalPlan) plan.mapChildren(child -> explained((LogicalPlan) child));
   }
 
   private LogicalPlan read(LogicalPlan plan) {

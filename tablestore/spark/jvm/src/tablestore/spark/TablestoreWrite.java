@@ -39,6 +39,9 @@ final class TablestoreWrite implements SupportsOverwriteV2, V1Write, InsertableR
   /** The option that WITH SCHEMA EVOLUTION becomes: Spark itself adds the columns before it writes. */
   private static final String EVOLVES = "mergeschema";
 
+  /** The beginning of options that Spark adds itself. */
+  static final String OF_SPARK = "__";
+
   private static final Set<String> OPTIONS = Set.of(EVOLVES, DYNAMIC, READ_VERSION, DELETES, READS_WHOLE, EACH_KEY_ONCE);
 
   private final TablestoreTable table;
@@ -59,9 +62,10 @@ final class TablestoreWrite implements SupportsOverwriteV2, V1Write, InsertableR
     }
   }
 
-  private static void refuseUnknown(CaseInsensitiveStringMap options) {
+  /** Refuses options that a write of rows does not have. */
+  static void refuseUnknown(CaseInsensitiveStringMap options) {
     for (String name : options.keySet()) {
-      if (!OPTIONS.contains(name)) {
+      if (!OPTIONS.contains(name) && !name.startsWith(OF_SPARK)) {
         throw Refusals.plain(
             "unknown-option",
             "a write of rows has no options, and so not " + name + ": INSERT INTO of a stream has checkpoint, trigger, "
