@@ -346,7 +346,7 @@ def _require_role_free(roles: Mapping[str, Sequence[str]], name: str, done: str)
 def _require_changeable(name: str, start: TableDefinition) -> None:
     """Refuses to change fixed options. Options of a field may be set with its column, and are fixed then."""
     reason = OPTIONS[name].fixed if name in OPTIONS else None
-    if name.startswith("view.setting."):
+    if name.startswith("view.setting.") and start.is_view:
         reason = "the stored rows were computed with the former one"
     if reason is None and name.startswith("fields."):
         field = TableOptions(((name, "sum"),))
