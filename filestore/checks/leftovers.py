@@ -70,12 +70,12 @@ def leftovers(
     """
     prefix, overlays = layout.join(store.location, ""), layout.join(store.location, layout.OVERLAYS)
     overlaid = [info for info in files if info.path.startswith(f"{overlays}/")]
-    old = {f"{path}/" for path in old_overlays(overlays, overlaid, store.ambient.now_ms() - OVERLAY_MS)}
+    old = tuple(f"{path}/" for path in old_overlays(overlays, overlaid, store.ambient.now_ms() - OVERLAY_MS))
     for info in files:
         relative = info.path.removeprefix(prefix)
         if relative in referenced or relative.startswith(f"{layout.LOG_STORE}/"):
             continue
-        if info.path.startswith(f"{overlays}/") and not info.path.startswith(tuple(old)):
+        if info.path.startswith(f"{overlays}/") and not info.path.startswith(old):
             continue  # readers may need it
         if (staged := layout.parse_staged_commit(relative)) is not None:
             # a later one may be claimed, and is needed until it is published

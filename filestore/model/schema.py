@@ -123,6 +123,10 @@ class Schema:
     def __contains__(self, name: str) -> bool:
         return name in self._by_name
 
+    def spelled(self, name: str) -> str | None:
+        """Returns the name of a column as the schema has it, for one in upper or lower case; None if it has none."""
+        return next((known for known in self.names if known.lower() == name.lower()), None)
+
     def column(self, name: str) -> Column:
         """Returns the column of that exact name; `NotFound` lists the existing ones."""
         try:

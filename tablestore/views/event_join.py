@@ -14,7 +14,6 @@ from filestore.table import FileStore
 from tablestore.views.event_check import EventCheck
 from tablestore.views.event_commits import inserted_files, noting_definitions, stored_alike
 from tablestore.views.event_work import Dimension, event_work
-from tablestore.views.examination import cannot_be_refreshed
 from tablestore.views.join_query import JoinQuery, SystemTime
 from tablestore.views.maintained import MaintainedJoin, Refreshed
 from tablestore.views.refresh_plan import RefreshPlan, plan_append, same_columns
@@ -31,12 +30,7 @@ class EventJoin(MaintainedJoin):
     table afterwards.
     """
 
-    def explain(self) -> tuple[str, ...]:
-        """Returns how it is refreshed, a line each."""
-        try:
-            self._check(self.table.filestore.state(), self._newest())
-        except (NotFound, InvalidRequest) as error:
-            return cannot_be_refreshed(self.table.identifier, error)
+    def _explained(self) -> tuple[str, ...]:
         return explained_events(self.table.identifier, self.query)
 
     def _plan_refresh(self, output: TableState, *states: TableState) -> RefreshPlan | None:

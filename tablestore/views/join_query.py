@@ -335,19 +335,15 @@ def _selected(
 
 
 def _side_of(name: str, tables: Mapping[Side, tuple[str, TableDefinition]]) -> Side:
-    found = [side for side, (_, table) in tables.items() if _known(name, table) is not None]
+    found = [side for side, (_, table) in tables.items() if table.schema.spelled(name) is not None]
     if len(found) > 1:
         raise InvalidRequest(f"both tables have a column {name!r}: write l.{name} or r.{name}", code="bad-join")
     return found[0] if found else Side.LEFT
 
 
-def _known(name: str, table: TableDefinition) -> str | None:
-    return next((known for known in table.schema.names if known.lower() == name.lower()), None)
-
-
 def _spelled(name: str, table: str, definition: TableDefinition) -> str:
     """Returns the name of a column as its table has it; `NotFound` (``unknown-column``) if it has none."""
-    if (known := _known(name, definition)) is None:
+    if (known := definition.schema.spelled(name)) is None:
         raise NotFound(
             f"{table} has no column {name!r}: its columns are {name_list(definition.schema.names)}",
             code="unknown-column",

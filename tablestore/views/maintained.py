@@ -106,6 +106,9 @@ class MaintainedJoin(View[Refreshed]):
             self._check(self.table.filestore.state(), self._newest())
         except (NotFound, InvalidRequest) as error:
             return cannot_be_refreshed(self.table.identifier, error)
+        return self._explained()
+
+    def _explained(self) -> tuple[str, ...]:
         return explained_join(self.table.identifier, self.query)
 
     def _check(self, output: TableState, states: Sequence[TableState]) -> None:

@@ -212,8 +212,7 @@ class _Names:
         return [self.aliases[table.lower()]]
 
     def _in(self, side: Side, column: str) -> str | None:
-        names = self.definitions[side].schema.names
-        return next((name for name in names if name.lower() == column.lower()), None)
+        return self.definitions[side].schema.spelled(column)
 
 
 def _pairs(join: exp.Join, names: _Names) -> Iterator[tuple[str, str]]:

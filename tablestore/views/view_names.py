@@ -106,7 +106,7 @@ class SourceNames:
 
 
 def _column(source: Source, name: str) -> str | None:
-    return next((known for known in source.definition.schema.names if known.lower() == name.lower()), None)
+    return source.definition.schema.spelled(name)
 
 
 def plain_joins(tree: exp.Select, names: SourceNames) -> tuple[Source, ...]:

@@ -34,7 +34,7 @@ final class OptionsOfViews extends Rule<LogicalPlan> {
   }
 
   private void check(UnresolvedRelation named) {
-    String option = named.options().keySet().stream().filter(key -> !key.startsWith(TablestoreWrite.OF_SPARK)).findFirst().orElse(null);
+    String option = TablestoreWrite.given(named.options()).findFirst().orElse(null);
     if (option == null) {
       return;
     }

@@ -3,6 +3,7 @@ package tablestore.spark;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.catalyst.analysis.AnalysisContext;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedTable;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.CatalogManager;
 import org.apache.spark.sql.connector.catalog.Identifier;
@@ -29,6 +30,16 @@ record OurName(TablestoreCatalog catalog, List<String> qualifier, Identifier ide
     List<String> qualifier = name.subList(0, name.size() - 1);
     String[] namespace = qualifier.subList(1, qualifier.size()).toArray(new String[0]);
     return new OurName(catalog, qualifier, Identifier.of(namespace, name.get(name.size() - 1)));
+  }
+
+  /** Returns the table of ours that a statement names before Spark resolves it; null for others and temporary views. */
+  static TablestoreTable table(SparkSession session, UnresolvedTable named) {
+    OurName name = of(session, named.multipartIdentifier());
+    return name != null
+            && !session.sessionState().catalog().isTempView(named.multipartIdentifier())
+            && name.load() instanceof TablestoreTable table
+        ? table
+        : null;
   }
 
   Relation load() {

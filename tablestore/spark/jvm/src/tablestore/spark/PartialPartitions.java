@@ -33,13 +33,11 @@ final class PartialPartitions extends Rule<LogicalPlan> {
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
-    if (!(plan instanceof DropPartitions drop)
-        || !(drop.table() instanceof UnresolvedTable named)
-        || session.sessionState().catalog().isTempView(named.multipartIdentifier())) {
+    if (!(plan instanceof DropPartitions drop) || !(drop.table() instanceof UnresolvedTable named)) {
       return plan;
     }
-    OurName name = OurName.of(session, named.multipartIdentifier());
-    if (name == null || !(name.load() instanceof TablestoreTable table)) {
+    TablestoreTable table = OurName.table(session, named);
+    if (table == null) {
       return plan;
     }
     List<PartitionSpec> parts = new ArrayList<>();

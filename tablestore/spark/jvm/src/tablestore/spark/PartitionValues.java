@@ -39,14 +39,12 @@ final class PartitionValues extends Rule<LogicalPlan> {
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
-    if (!(plan instanceof V2PartitionCommand command)
-        || !(command.table() instanceof UnresolvedTable named)
-        || session.sessionState().catalog().isTempView(named.multipartIdentifier())) {
+    if (!(plan instanceof V2PartitionCommand command) || !(command.table() instanceof UnresolvedTable named)) {
       return plan;
     }
     List<PartitionSpec> parts = parts(plan);
-    OurName name = parts.isEmpty() ? null : OurName.of(session, named.multipartIdentifier());
-    if (name != null && name.load() instanceof TablestoreTable table) {
+    TablestoreTable table = parts.isEmpty() ? null : OurName.table(session, named);
+    if (table != null) {
       parts.forEach(part -> check(part, table));
     }
     return plan;

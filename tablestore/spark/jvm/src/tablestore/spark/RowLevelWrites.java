@@ -113,14 +113,15 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
 
   /** Refuses options of a read of the table that a statement writes: Spark takes them for those of the write, too. */
   private static void refuseOptionsOfRead(DataSourceV2Relation target, TablestoreTable table) {
-    for (String name : target.options().keySet()) {
-      if (!name.startsWith(TablestoreWrite.OF_SPARK)) {
-        throw Refusals.plain(
-            "unknown-option",
-            "a statement that writes " + table.name() + " reads its newest version, so FROM " + table.name()
-                + " has no option " + name + " in it: leave it out");
-      }
-    }
+    TablestoreWrite.given(target.options())
+        .findFirst()
+        .ifPresent(
+            name -> {
+              throw Refusals.plain(
+                  "unknown-option",
+                  "a statement that writes " + table.name() + " reads its newest version, so FROM " + table.name()
+                      + " has no option " + name + " in it: leave it out");
+            });
   }
 
   private LogicalPlan upsert(Changes changes, DataSourceV2Relation relation, TablestoreTable table) {

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Set;
+import java.util.stream.Stream;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -40,7 +41,7 @@ final class TablestoreWrite implements SupportsOverwriteV2, V1Write, InsertableR
   private static final String EVOLVES = "mergeschema";
 
   /** The beginning of options that Spark adds itself. */
-  static final String OF_SPARK = "__";
+  private static final String OF_SPARK = "__";
 
   private static final Set<String> OPTIONS = Set.of(EVOLVES, DYNAMIC, READ_VERSION, DELETES, READS_WHOLE, EACH_KEY_ONCE);
 
@@ -62,10 +63,15 @@ final class TablestoreWrite implements SupportsOverwriteV2, V1Write, InsertableR
     }
   }
 
+  /** Returns the names of the options without those that Spark adds itself. */
+  static Stream<String> given(CaseInsensitiveStringMap options) {
+    return options.keySet().stream().filter(name -> !name.startsWith(OF_SPARK));
+  }
+
   /** Refuses options that a write of rows does not have. */
   static void refuseUnknown(CaseInsensitiveStringMap options) {
-    for (String name : options.keySet()) {
-      if (!OPTIONS.contains(name) && !name.startsWith(OF_SPARK)) {
+    for (String name : given(options).toList()) {
+      if (!OPTIONS.contains(name)) {
         throw Refusals.plain(
             "unknown-option",
             "a write of rows has no options, and so not " + name + ": INSERT INTO of a stream has checkpoint, trigger, "
