@@ -2,5 +2,6 @@
 
 identity    `TableIdentity`: names, id and location of a table
 opened      `OpenedTable`: the table as this process has opened it
+log_change  checks and changes the log together with the commit of its options
 own_log     checks that a log is the one for which the table's offsets are valid
 """

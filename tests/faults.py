@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import log.table.retention
 import log.table.session
+import managed_table.log_change
 import tablestore.recovering.republish
 from filestore.ambient import Ambient
 from filestore.errors import NotFound, TableStoreError, Unavailable
@@ -232,7 +232,7 @@ def faulty_logs(storage: FaultyStorage | Callable[[Ambient], FaultyStorage]) -> 
         return _FaultyLog(open_log(config, ambient), storage(ambient) if callable(storage) else storage)
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (log.table.session, log.table.retention, tablestore.recovering.republish):
+        for module in (log.table.session, managed_table.log_change, tablestore.recovering.republish):
             patch.setattr(module, "open_log", opened)
         yield
 

@@ -29,10 +29,10 @@ from filestore.storage.race_probe import require_conditions, require_exclusive
 from filestore.storage.schemes import is_local
 from filestore.table import FileStore
 from log.connector.declaration import KafkaDeclaration
-from log.table.retention import RetentionChange
 from log.table.store import LogStore
 from log.table.systems import open_log
 from managed_table.identity import TableIdentity
+from managed_table.log_change import LogChange
 
 __all__ = ["ManagedTables", "TableSteps"]
 
@@ -197,8 +197,7 @@ class ManagedTables:
 
     def alter(self, table: TableIdentity, changes: Sequence[Change]) -> Snapshot:
         """Changes the table in its own Delta log: the catalog keeps the definition with which it was created."""
-        retention = RetentionChange(table.log_config, self._ambient)
-        return alter(self._opened(table)[0], changes, effect=retention)
+        return alter(self._opened(table)[0], changes, effect=LogChange(table.log_config, self._ambient))
 
     def snapshots(self, table: TableIdentity, limit: int, before: int | None) -> list[Snapshot]:
         """Reads one commit for each snapshot."""

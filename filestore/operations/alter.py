@@ -57,8 +57,8 @@ def plan_alter(store: FileStore, changes: Sequence[Change]) -> Evolution:
 class SideEffect(Protocol):
     """A change outside of the table's files that goes with a new definition, such as that of the log's retention."""
 
-    def apply(self, before: TableDefinition, after: TableDefinition) -> None:
-        """Makes the change, before anything is committed; an error refuses the operation."""
+    def apply(self, base: TableState, after: TableDefinition) -> None:
+        """Makes the change of the version `base`, before anything is committed; an error refuses the operation."""
 
     def undo(self, current: TableDefinition) -> None:
         """Makes what the table's definition asks for, if `apply` has changed it, because the operation has failed."""
@@ -181,7 +181,7 @@ class _Attempt(CommitAttempt):
             work.unchanged = self.base.version
             return None
         if work.effect is not None:
-            work.effect.apply(self.base.definition, evolution.definition)
+            work.effect.apply(self.base, evolution.definition)
         if evolution.needs_folds and self.base.pending():
             self.base = work.folded(self.base)
         if evolution.rewrites:

@@ -3,7 +3,7 @@
 store       the interface of every log              systems     opens a table's log, of either kind
 embedded    the log in a folder                     on_kafka    the log in a Kafka topic
 log_record  a change as a message                   rows        the columns of rows in a log
-retention   changes it together with a commit       tailing     reads a log's tail up to given offsets
+tailing     reads a log's tail up to given offsets
 session     one open log for a piece of work        transaction_ids  makes and reads ids of transactions
 open_transaction  a transaction that readers of the log wait for
 """

@@ -267,6 +267,17 @@ class LogStore(Closing, Protocol):
     def check_adoptable(self) -> None:
         """Checks that the existing log fits a new table; else `AlreadyExists` (``log-exists``) or ``log-topic``."""
 
+    def check_writable(self) -> None:
+        """Checks what a write needs of the log's server: an answer, the log, the rights, and Kafka's time for it.
+
+        Raises:
+            NotFound: ``log-not-found``.
+            InvalidRequest: ``log-properties``, ``log-settings``: a setting of its clients does not exist, or its
+                value cannot be; ``log-not-authorized``: a right is missing.
+            Unsupported: as `create`.
+            Unavailable: the log's server does not answer.
+        """
+
     def identity(self) -> dict[str, str]:
         """Returns what offsets of this log belong to.
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import filestore.commit.protocol
-import log.table.retention
+import managed_table.log_change
 import tablestore.recovering.recovery
 from filestore.ambient import system_ambient
 from filestore.commit.proposal import Proposal
@@ -293,7 +293,7 @@ class Server:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     made = Server()
-    monkeypatch.setattr(log.table.retention, "open_log", made)
+    monkeypatch.setattr(managed_table.log_change, "open_log", made)
     return made
 
 

@@ -191,6 +191,9 @@ class EmbeddedLog(LogStore):
         for bucket, offset in before.items():
             self._partitions[bucket].trim(offset)
 
+    def check_writable(self) -> None:
+        """Checks nothing: no setting says how it is reached."""
+
     def keep_for(self, milliseconds: int | None) -> None:
         """Does nothing: maintenance reads `log.retention` when it trims."""
 

@@ -64,6 +64,11 @@ class KafkaLog(LogStore):
         check_security(dict(self._config.properties))
         self._topic.check_adoptable()
 
+    def check_writable(self) -> None:
+        """Checks security, the broker's limit, that the topic is there, and the right to write it."""
+        check_security(dict(self._config.properties))
+        self._topic.check_writable()
+
     def identity(self) -> dict[str, str]:
         """Kafka's own ids: a topic that is dropped and made again has another."""
         topic_id, cluster_id = self._topic.identity()

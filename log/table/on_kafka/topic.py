@@ -46,8 +46,7 @@ class Topic:
         """Checks the broker's limit, if there will be transactions, then makes the topic or finds it as it must be."""
         action = f"creating topic {self.name}"
         with translated(action, self._config):
-            if self._config.transactions:
-                self._check_timeout(action)
+            self._check_timeout(action)
             if self._client.describe() is None:
                 config = self._config
                 self._client.make(config.buckets, config.replication_factor, _settings(config))
@@ -65,6 +64,13 @@ class Topic:
         """Returns whether the brokers have the topic."""
         with translated(f"looking for topic {self.name}", self._config):
             return self._client.describe() is not None
+
+    def check_writable(self) -> None:
+        """Checks the broker's limit, if there are transactions, and then as `require_writable`."""
+        action = f"reaching topic {self.name}"
+        with translated(action, self._config):
+            self._check_timeout(action)
+        self.require_writable()
 
     def require_writable(self) -> None:
         """Checks that it can be written: `NotFound` (``log-not-found``), `InvalidRequest` (``log-not-authorized``)."""
@@ -139,6 +145,8 @@ class Topic:
         self._client.close()
 
     def _check_timeout(self, action: str) -> None:
+        if not self._config.transactions:
+            return
         limit = self._client.broker_setting(TIMEOUT_LIMIT)
         if not limit.allowed:
             raise timeout_hidden(action)
