@@ -16,7 +16,7 @@ __all__ = ["LogChange"]
 
 
 class LogChange:
-    """What a change of the definition means for the log (`SideEffect` of `alter`).
+    """The change of a log that goes with a change of the definition (`SideEffect` of `alter`).
 
     New brokers or client settings are tried first, as `create` tries those of a new table: with wrong ones every later
     write would fail. Then the log keeps its records as long as the new definition says.
