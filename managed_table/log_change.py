@@ -71,5 +71,5 @@ class LogChange:
 
 
 def _access(log: LogConfig) -> tuple[object, ...]:
-    """What a client needs to reach a log."""
+    """Returns what a client needs to reach a log."""
     return log.bootstrap_servers, log.topic, log.properties, log.transactions
