@@ -63,7 +63,7 @@ def read_stream(store: SparkStore, request: Request) -> DataFrame:
             code="system-table",
         )
     if isinstance(same_table(store.store, request), KafkaTable):
-        return stream_topic(store.table(name_of(request)), request["options"])
+        return stream_topic(store.table(name_of(request)), request["options"], with_kind=request["with_kind"])
     known = {option.lower() for option in STREAM_OPTIONS}
     if strange := [option for option in request["options"] if option.lower() not in known]:
         raise InvalidRequest(

@@ -15,16 +15,19 @@ from pyspark.sql import functions as F  # noqa: N812  # the name that every Spar
 
 from filestore.errors import InvalidRequest
 from filestore.merge.deduplicate import ORDINAL_COLUMN
-from filestore.model.rowkind import KIND_COLUMN, RowKind
+from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.schema import Column, Schema
 from filestore.model.table_columns import MetadataColumn
 from filestore.model.types import quoted, to_sql
 from filestore.model.watermark import Watermark
+from log.connector.declaration import KafkaDeclaration
 from log.connector.properties import shown
 from tablestore.kafka_table import KafkaTable
 from tablestore.spark.kafka.table import SparkKafkaTable
 from tablestore.spark.sql.columns import schema_to_spark
 from tablestore.spark.streaming.options import whole_option
+from tablestore.topics.kinds import batch_needs_kinds, stream_needs_kinds, takes_kinds
+from tablestore.topics.spec import is_complete
 
 __all__ = ["KIND", "described_topic", "described_watermark", "read_topic", "stream_topic"]
 
@@ -37,7 +40,6 @@ KIND: Mapping[str, str] = {
 
 _STREAM_OPTIONS = ("mode", "state", "maxRowsPerBatch")
 _LAST = "_tablestore_last"
-_GONE = (str(RowKind.DELETE), str(RowKind.UPDATE_BEFORE))
 
 
 def described_topic(table: KafkaTable) -> dict[str, Any]:
@@ -59,8 +61,19 @@ def described_topic(table: KafkaTable) -> dict[str, Any]:
         "refused": {c: {"code": "connector-table", "message": message} for c in ("UPDATE", "DELETE", "MERGE")},
         "replans": 0,
         "properties": {"provider": "tablestore", **shown(dict(declaration.given)), **comment},
+        "takes_kinds": takes_kinds(declaration),
+        "deletes_by_key": declaration.upserts,
+        **_described_changes(declaration),
         **described_watermark(declaration.watermark),
     }
+
+
+def _described_changes(declaration: KafkaDeclaration) -> dict[str, Any]:
+    if is_complete(declaration):
+        return {}
+    refusal = batch_needs_kinds(declaration)
+    refused = {} if refusal is None else {"refusal": {"code": refusal.code, "message": refusal.message}}
+    return {"changes": {"key": list(declaration.primary_key), **refused}}
 
 
 def described_watermark(watermark: Watermark | None) -> dict[str, Any]:
@@ -81,7 +94,7 @@ def _written(table: KafkaTable) -> list[Column]:
 
 
 def read_topic(table: SparkKafkaTable) -> DataFrame:
-    """Reads what the topic has now: with a primary key the last row of each, without those that were deleted."""
+    """Reads what the topic has now: the messages, or with a primary key the last one of each, deletes included."""
     changes = table.read()
     key = table.local.declaration.primary_key
     if not key:
@@ -89,20 +102,23 @@ def read_topic(table: SparkKafkaTable) -> DataFrame:
     # Spark numbers rows by their partition, and those are in the order of the topic's, in which a key stays
     numbered = changes.withColumn(ORDINAL_COLUMN, F.monotonically_increasing_id())
     row = F.max_by(F.struct([numbered[quoted(name)] for name in changes.columns]), ORDINAL_COLUMN)
-    last = numbered.groupBy(*(numbered[quoted(name)] for name in key)).agg(row.alias(_LAST)).select(f"{_LAST}.*")
-    return last.filter(~F.col(KIND_COLUMN).isin(*_GONE))
+    return numbered.groupBy(*(numbered[quoted(name)] for name in key)).agg(row.alias(_LAST)).select(f"{_LAST}.*")
 
 
-def stream_topic(table: SparkKafkaTable, options: Mapping[str, str]) -> DataFrame:
+def stream_topic(table: SparkKafkaTable, options: Mapping[str, str], *, with_kind: bool) -> DataFrame:
     """Reads the changes of a topic as they arrive.
 
     Args:
         table: The topic.
         options: ``scan.*``, ``mode``, ``state``, ``maxRowsPerBatch``, as `SparkKafkaTable.read_stream` takes them.
+        with_kind: Whether the query names ``_kind``.
 
     Raises:
+        Unsupported: ``changes-needed``, as `stream_needs_kinds`.
         InvalidRequest: ``unknown-option``, or as `SparkKafkaTable.read_stream`.
     """
+    if not with_kind and (refusal := stream_needs_kinds(table.local.declaration)) is not None:
+        raise refusal
     given = {name.lower(): value for name, value in options.items()}
     scan = {name: value for name, value in given.items() if name.startswith("scan.")}
     if strange := sorted(given.keys() - scan.keys() - {name.lower() for name in _STREAM_OPTIONS}):

@@ -4,6 +4,7 @@ import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
+import java.util.function.UnaryOperator;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
@@ -54,7 +55,7 @@ final class NativeReads extends Rule<LogicalPlan> {
   }
 
   /** Returns whether a node of the plan names one of some columns. */
-  private static boolean names(LogicalPlan node, Set<ExprId> columns) {
+  static boolean names(LogicalPlan node, Set<ExprId> columns) {
     for (Expression expression : CollectionConverters.asJava(node.expressions())) {
       if (expression.exists(part -> part instanceof AttributeReference a && columns.contains(a.exprId()))) {
         return true;
@@ -117,7 +118,7 @@ final class NativeReads extends Rule<LogicalPlan> {
       return named(PythonReads.fresh(table, session), relation.output(), hidden(relation));
     }
     if (!table.isPlain()) {
-      return named(PythonReads.plan(table, session), relation.output(), hidden(relation));
+      return ChangesOfTopics.read(table, PythonReads.plan(table, session), relation.output(), hidden(relation));
     }
     hidden(relation).forEach(column -> lost.add(column.exprId()));
     PlainScans.know(session, table.location(), table.request("plain_version"));
@@ -153,13 +154,23 @@ final class NativeReads extends Rule<LogicalPlan> {
    * @param hidden columns that are there if they are named, and if the plan has them
    */
   static LogicalPlan named(LogicalPlan plan, Seq<AttributeReference> visible, List<Attribute> hidden) {
+    return named(plan, visible, hidden, UnaryOperator.identity());
+  }
+
+  /**
+   * Does the same.
+   *
+   * @param chosen leaves out rows of the plan with both kinds of columns
+   */
+  static LogicalPlan named(
+      LogicalPlan plan, Seq<AttributeReference> visible, List<Attribute> hidden, UnaryOperator<LogicalPlan> chosen) {
     List<NamedExpression> all = new ArrayList<>();
     for (Attribute wanted : CollectionConverters.asJava(visible)) {
       all.add(Attributes.as(Rereads.byName(plan, wanted.name()), wanted));
     }
     List<Attribute> there = hidden.stream().filter(column -> Rereads.has(plan, column.name())).toList();
     there.forEach(wanted -> all.add(Attributes.as(Rereads.byName(plan, wanted.name()), wanted)));
-    Project inner = Attributes.project(all, plan);
+    LogicalPlan inner = chosen.apply(Attributes.project(all, plan));
     if (there.isEmpty()) {
       return inner;
     }

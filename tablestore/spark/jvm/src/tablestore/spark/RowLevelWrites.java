@@ -34,7 +34,6 @@ import org.apache.spark.sql.connector.write.RowLevelOperation.Command;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructField;
-import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Option;
 import scala.Some;
@@ -99,10 +98,14 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
     return (LogicalPlan) plan.mapChildren(child -> apply((LogicalPlan) child));
   }
 
-  /** Pins what an insertion reads of its own table; one that reads nothing of it stays as it is. */
+  /** Pins what an insertion reads of its own table, and applies the changes of a topic; others stay as they are. */
   private LogicalPlan inserted(
       V2WriteCommand write, DataSourceV2Relation relation, TablestoreTable table, Map<String, String> given) {
     Map<String, String> options = new HashMap<>(given);
+    LogicalPlan changes = ChangesOfTopics.written(write.query(), table);
+    if (changes != null) {
+      return append(withKinds(relation, table), changes, options);
+    }
     LogicalPlan query = pinned(write.query(), table, options);
     if (!options.containsKey(TablestoreWrite.READ_VERSION)) {
       return (LogicalPlan) write;
@@ -131,14 +134,16 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
     options.put(TablestoreWrite.READ_VERSION, Long.toString(version));
     options.put(TablestoreWrite.DELETES, Boolean.toString(changes.mayDelete()));
     options.put(TablestoreWrite.READS_WHOLE, Boolean.toString(rows.count() > 1));
-    DataSourceV2Relation target =
-        DataSourceV2Relation.create(
-            table.withColumns(changes.columns()),
-            relation.catalog(),
-            relation.identifier(),
-            new CaseInsensitiveStringMap(Map.of()),
-            Option.empty());
-    return append(target, rows.plan(), options);
+    return append(withKinds(relation, table), rows.plan(), options);
+  }
+
+  private static DataSourceV2Relation withKinds(DataSourceV2Relation relation, TablestoreTable table) {
+    return DataSourceV2Relation.create(
+        table.withKinds(),
+        relation.catalog(),
+        relation.identifier(),
+        new CaseInsensitiveStringMap(Map.of()),
+        Option.empty());
   }
 
   /** Writes rows that replace the stored rows of their keys, whatever these are. */
@@ -231,15 +236,6 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
       this.table = table;
       this.output = CollectionConverters.asJava(write.query().output());
       this.operation = find(RowDeltaUtils.OPERATION_COLUMN());
-    }
-
-    /** Returns the columns of the rows: those of the table, of which a delete has only the key, and the kind. */
-    StructType columns() {
-      StructType found = new StructType();
-      for (StructField field : table.structType().fields()) {
-        found = found.add(field.name(), field.dataType(), true);
-      }
-      return found.add(TablestoreTable.KIND, DataTypes.StringType, true);
     }
 
     LogicalPlan rows() {

@@ -30,6 +30,7 @@ public final class TablestoreExtensions extends AbstractFunction1<SparkSessionEx
     extensions.injectPostHocResolutionRule(session -> new LookupMetrics());
     extensions.injectPostHocResolutionRule(session -> new CreationOfViews());
     extensions.injectPostHocResolutionRule(session -> new RowLevelWrites((SparkSession) session));
+    extensions.injectPlanNormalizationRule(session -> new ChangesOfTopics());
     extensions.injectOptimizerRule(session -> new PlainScans((SparkSession) session));
     extensions.injectOptimizerRule(session -> new LookupFilters());
     extensions.injectParser((session, parser) -> new StatementParser((SparkSession) session, parser));

@@ -34,6 +34,7 @@ import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
 import org.apache.spark.sql.connector.write.RowLevelOperationInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
@@ -80,7 +81,8 @@ class TablestoreTable
    *     partition_by}, {@code primary_key}, {@code properties}; {@code table_id}, {@code location}, {@code version};
    *     {@code refused}, the row-level commands that it cannot do; {@code pinned}, whether the statement named this
    *     version; {@code creation}, the statement that creates a materialized view; {@code watermark}, if it has one,
-   *     with {@code column} and {@code delay_ms}; and {@code plain}, whether Delta's relation of the location has all rows
+   *     with {@code column} and {@code delay_ms}; {@code changes}, of a topic whose messages are changes; {@code
+   *     takes_kinds}; and {@code plain}, whether Delta's relation of the location has all rows
    */
   static TablestoreTable of(Place place, String database, String table, JsonNode description) {
     return new TablestoreTable(place, database, table, description, schemaOf(description));
@@ -90,8 +92,7 @@ class TablestoreTable
     return (StructType) DataType.fromJson(description.get("schema").asText());
   }
 
-  /** Returns this table as the target of rows that say what each of them does. */
-  TablestoreTable withColumns(StructType columns) {
+  private TablestoreTable withColumns(StructType columns) {
     return new TablestoreTable(place, database, table, description, columns);
   }
 
@@ -166,6 +167,25 @@ class TablestoreTable
   /** Returns whether a row that is written replaces the stored one of its key, whatever that is. */
   boolean replacesRows() {
     return description.path("replaces_rows").asBoolean();
+  }
+
+  /** Returns whether rows that are written may say what each of them does. */
+  boolean takesKinds() {
+    return description.path("takes_kinds").asBoolean();
+  }
+
+  /** Returns whether a row that is written as a delete removes the stored one, of which it has no more than the key. */
+  boolean deletesByKey() {
+    return description.path("deletes_by_key").asBoolean();
+  }
+
+  /** Returns this table as the target of rows with a kind, of which a delete may have only the key. */
+  TablestoreTable withKinds() {
+    StructType found = new StructType();
+    for (StructField field : schema.fields()) {
+      found = found.add(field.name(), field.dataType(), true);
+    }
+    return withColumns(found.add(KIND, DataTypes.StringType, true));
   }
 
   /** Returns whether a plan for this version is one for another version, too. */
