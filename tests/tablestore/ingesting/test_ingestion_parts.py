@@ -39,7 +39,7 @@ POINT = {"type": "struct", "fields": [{"type": "double", "field": "x"}, {**insta
         ({"type": "bytes"}, "BINARY"),
         ({"type": "int32", "name": "io.debezium.time.Date"}, "DATE"),
         (instant("Timestamp"), "TIMESTAMP_NTZ"),
-        (instant("NanoTimestamp"), "TIMESTAMP_NTZ"),
+        (instant("NanoTimestamp"), "BIGINT COMMENT 'nanoseconds since 1970'"),
         ({"type": "string", "name": "io.debezium.time.ZonedTimestamp"}, "TIMESTAMP"),
         (instant("MicroTime"), "BIGINT COMMENT 'microseconds of the day'"),
         (decimal(10, 2), "DECIMAL(10,2)"),

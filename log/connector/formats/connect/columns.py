@@ -31,13 +31,13 @@ _LOGICAL = {
     "io.debezium.time.Timestamp": TIMESTAMP_NTZ,
     "org.apache.kafka.connect.data.Timestamp": TIMESTAMP_NTZ,
     "io.debezium.time.MicroTimestamp": TIMESTAMP_NTZ,
-    "io.debezium.time.NanoTimestamp": TIMESTAMP_NTZ,
     "io.debezium.time.ZonedTimestamp": TIMESTAMP,
     VARIABLE_DECIMAL: pa.string(),
 }
 _COUNTS = {
     "io.debezium.time.Time": "milliseconds of the day",
     "org.apache.kafka.connect.data.Time": "milliseconds of the day",
+    "io.debezium.time.NanoTimestamp": "nanoseconds since 1970",
     "io.debezium.time.MicroTime": "microseconds of the day",
     "io.debezium.time.NanoTime": "nanoseconds of the day",
     "io.debezium.time.MicroDuration": "microseconds",

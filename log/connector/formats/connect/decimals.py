@@ -53,7 +53,7 @@ def decimal_column(numbers: pa.Array, scale: int, kind: pa.DataType) -> tuple[pa
     Args:
         numbers: From `unscaled`.
         scale: May be negative.
-        kind: DECIMAL (what is finer is rounded half up), STRING (all digits), an integer, or a floating type.
+        kind: DECIMAL and integers (which hold no number that is finer), STRING (all digits), or a floating type.
     """
     as_text = pa.types.is_string(kind) or pa.types.is_floating(kind)
     if as_text and not -_MOST_PLACES <= scale <= _MOST_PLACES:
@@ -63,9 +63,9 @@ def decimal_column(numbers: pa.Array, scale: int, kind: pa.DataType) -> tuple[pa
     if pa.types.is_floating(kind):
         return _texts(numbers, scale).cast(pa.float64()).cast(kind), np.zeros(len(numbers), bool)
     if pa.types.is_decimal(kind):
-        return _rescaled(numbers, scale, kind, exact=False)
+        return _rescaled(numbers, scale, kind)
     limit = 1 << (kind.bit_width - 1)
-    whole, bad = _rescaled(numbers, scale, pa.decimal128(20, 0), exact=True)
+    whole, bad = _rescaled(numbers, scale, pa.decimal128(20, 0))
     outside = pc.or_(
         pc.less(whole, pa.scalar(Decimal(-limit), whole.type)),
         pc.greater_equal(whole, pa.scalar(Decimal(limit), whole.type)),
@@ -74,8 +74,8 @@ def decimal_column(numbers: pa.Array, scale: int, kind: pa.DataType) -> tuple[pa
     return _nulled(whole, bad).cast(pa.string()).cast(kind), bad
 
 
-def _rescaled(numbers: pa.Array, scale: int, kind: pa.DataType, *, exact: bool) -> tuple[pa.Array, Mask]:
-    """Casts decimals to another type; null where they do not fit, or with `exact` would have to be rounded."""
+def _rescaled(numbers: pa.Array, scale: int, kind: pa.DataType) -> tuple[pa.Array, Mask]:
+    """Casts decimals to another type; null where they do not fit or would have to be rounded."""
     if not -MOST_SCALE <= scale <= MOST_SCALE:
         zero = _true(pc.equal(numbers, pa.scalar(Decimal(0), _WIDE)))
         bad = ~zero & numbers.is_valid().to_numpy(zero_copy_only=False)
@@ -87,12 +87,9 @@ def _rescaled(numbers: pa.Array, scale: int, kind: pa.DataType, *, exact: bool) 
         return scaled.cast(kind), bad
     places = pa.decimal256(76, scale)
     values = _viewed(numbers, places)
-    rounded = pc.round(values, min(kind.scale, scale), round_mode="half_towards_infinity")
-    rounded, bad = _within(rounded, kind.precision - kind.scale)
-    if exact:
-        moved = _true(pc.not_equal(rounded, values))
-        rounded, bad = _nulled(rounded, moved), bad | moved
-    return rounded.cast(kind), bad
+    cut, bad = _within(pc.round(values, min(kind.scale, scale), round_mode="down"), kind.precision - kind.scale)
+    moved = _true(pc.not_equal(cut, values))
+    return _nulled(cut, moved).cast(kind), bad | moved
 
 
 def _within(values: pa.Array, digits: int) -> tuple[pa.Array, Mask]:

@@ -4,7 +4,7 @@
 |---|---|---|
 | `io.debezium.time.Date`, Connect's `Date` | days since 1970 | DATE |
 | `io.debezium.time.Timestamp`, Connect's `Timestamp` | milliseconds | TIMESTAMP, TIMESTAMP_NTZ; a DATE at midnight |
-| `io.debezium.time.MicroTimestamp`, `NanoTimestamp` | microseconds, nanoseconds | the same |
+| `io.debezium.time.MicroTimestamp`, `NanoTimestamp` | microseconds, whole ones in nanoseconds | the same |
 | Connect's `Decimal` | base64, scale in the schema | DECIMAL, STRING, floating, an integer |
 | `io.debezium.data.VariableScaleDecimal` | base64 and scale | the same |
 
@@ -144,12 +144,14 @@ def _days(members: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Mask]:
 
 
 def _moments(members: pa.Array, kind: pa.DataType, per_second: int) -> tuple[pa.Array, Mask]:
-    """Converts instants; rounds down to microseconds."""
+    """Converts instants; those between two microseconds do not fit."""
     numbers = members.fill_null(0).to_numpy(zero_copy_only=False)
     first, end = _FIRST_DAY * _DAY_SECONDS * per_second, (_LAST_DAY + 1) * _DAY_SECONDS * per_second
     bad = (numbers < max(first, -(2**63))) | (numbers > min(end - 1, 2**63 - 1))
+    finer = max(1, per_second // _MICROS)
+    bad = bad | (numbers % finer != 0)
     numbers = np.where(bad, 0, numbers)
-    micros = numbers * (_MICROS // per_second) if per_second <= _MICROS else numbers // (per_second // _MICROS)
+    micros = numbers * (_MICROS // per_second) if per_second <= _MICROS else numbers // finer
     if pa.types.is_timestamp(kind):
         return _with_nulls(micros, members, bad).cast(kind), bad
     days = micros // (_DAY_SECONDS * _MICROS)

@@ -1,7 +1,8 @@
 """Converts a JSON value to a column's value, by the rules of ``json``, ``debezium-json`` and ``canal-json``.
 
-They are those of Flink's formats where these lose nothing: numbers may stand in strings and the reverse, digits beyond
-a decimal's scale are rounded half up; but a number with a fraction is no integer, and what does not fit is malformed.
+They are those of Flink's formats where these lose nothing: numbers may stand in strings and the reverse; but a number
+with a fraction is no integer, digits for which a DECIMAL or a TIMESTAMP has no place are refused unless they are zeros,
+and what does not fit is malformed.
 These functions take single values: `json_documents` uses them only for messages that Arrow's parser does not take.
 """
 
@@ -12,9 +13,10 @@ import binascii
 import datetime as dt
 import json
 import math
+import re
 import struct
 from collections.abc import Callable
-from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +25,8 @@ __all__ = ["Number", "column_value", "load", "shown"]
 
 _EPOCH = dt.date(1970, 1, 1)
 _LIMITS = Context(prec=76, Emax=999, Emin=-999)
+_FINER = re.compile(r"[.,]\d{6}\d*[1-9]")
+"""A part of a microsecond, which Python's parser would cut off."""
 _LONGEST = 20
 """An integer beyond so many digits is in no column; ``1e999999999`` would take memory for all of them."""
 
@@ -66,8 +70,8 @@ def column_value(value: Any, kind: pa.DataType, place: str) -> Any:
     raise _wrong(value, kind, place)
 
 
-def _wrong(value: Any, kind: pa.DataType, place: str) -> ValueError:
-    return ValueError(f"{place}: {shown(value)} is no {kind}")
+def _wrong(value: Any, kind: pa.DataType, place: str, why: str = "") -> ValueError:
+    return ValueError(f"{place}: {shown(value)} is no {kind}{why and f', {why}'}")
 
 
 def shown(value: Any) -> str:
@@ -119,10 +123,12 @@ def _decimal(value: Any, kind: pa.DataType, place: str) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal)):
         raise _wrong(value, kind, place)
     try:
-        number = Decimal(value.strip() if isinstance(value, str) else value)
-        number = number.quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP, _LIMITS)
+        given = Decimal(value.strip() if isinstance(value, str) else value)
+        number = given.quantize(Decimal(1).scaleb(-kind.scale), context=_LIMITS)
     except InvalidOperation as error:
         raise _wrong(value, kind, place) from error
+    if number != given:
+        raise _wrong(value, kind, place, "it would be rounded")
     if not number.is_finite() or number.copy_abs() >= Decimal(10) ** (kind.precision - kind.scale):
         raise _wrong(value, kind, place)
     return number
@@ -176,6 +182,8 @@ def _timestamp(value: Any, kind: pa.DataType, place: str) -> dt.datetime:
         moment = dt.datetime.fromisoformat(value.strip())
     except ValueError as error:
         raise _wrong(value, kind, place) from error
+    if _FINER.search(value):
+        raise _wrong(value, kind, place, "its nanoseconds would be cut off")
     if moment.tzinfo is None:
         return moment.replace(tzinfo=dt.UTC) if kind.tz else moment
     moment = moment.astimezone(dt.UTC)

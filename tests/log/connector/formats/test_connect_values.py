@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
-from decimal import ROUND_HALF_UP, Context, Decimal
+from decimal import ROUND_DOWN, Context, Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -87,14 +87,14 @@ def slow_decimal(number: int, scale: int, kind: pa.DataType) -> Any:
     if pa.types.is_integer(kind):
         fits = value == value.to_integral_value() and abs(value + Decimal("0.5")) < 2 ** (kind.bit_width - 1)
         return int(value) if fits else None
-    rounded = value.quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP, EXACT)
-    return rounded if abs(rounded) < Decimal(10) ** (kind.precision - kind.scale) else None
+    fits = value == value.quantize(Decimal(1).scaleb(-kind.scale), ROUND_DOWN, EXACT)
+    return value if fits and abs(value) < Decimal(10) ** (kind.precision - kind.scale) else None
 
 
 @given(numbers=st.lists(NUMBERS, max_size=20), scale=st.integers(-40, 40), kind=KINDS)
 @example(numbers=[-129, -128, -127, 127, 128], scale=0, kind=pa.int8())
 @example(numbers=[-(2**63) - 1, -(2**63), 2**63 - 1, 2**63], scale=0, kind=pa.int64())
-@example(numbers=[-25, -15, -6, -5, -4, 4, 5, 6, 15, 25], scale=3, kind=pa.decimal128(10, 2))  # half up
+@example(numbers=[-30, -25, -10, -5, -4, 0, 4, 5, 10, 25, 30], scale=3, kind=pa.decimal128(10, 2))  # never rounded
 def test_any_decimal_in_any_column(numbers: list[int], scale: int, kind: pa.DataType) -> None:
     column, bad = decimal_column(unscaled(pa.array(map(base64_of, numbers), pa.string())), scale, kind)
     column.validate(full=True)
@@ -153,7 +153,8 @@ EPOCH = dt.datetime(1970, 1, 1)
 
 def slow_moment(number: int, per_second: int) -> dt.datetime | None:
     try:
-        return EPOCH + dt.timedelta(microseconds=number * 1_000_000 // per_second)
+        micros, finer = divmod(number * 1_000_000, per_second)
+        return None if finer else EPOCH + dt.timedelta(microseconds=micros)
     except OverflowError:
         return None
 
@@ -186,7 +187,7 @@ def test_days(name: str) -> None:
 def test_what_needs_no_schema_is_read_as_ever() -> None:
     zoned = schema_of("string", "io.debezium.time.ZonedTimestamp")
     noon = dt.datetime(2024, 1, 1, 10, 0, 0, 123456, dt.UTC)
-    assert one(LTZ, zoned, ["2024-01-01T12:00:00.123456+02:00", "2024-01-01T10:00:00.1234567Z"]) == [noon, noon]
+    assert one(LTZ, zoned, ["2024-01-01T12:00:00.123456+02:00", "2024-01-01T10:00:00.123456000Z"]) == [noon, noon]
     assert one(pa.int64(), schema_of("int64", "io.debezium.time.MicroTime"), [43_200_000_000]) == [43_200_000_000]
     assert one(pa.int64(), schema_of("int64", "io.debezium.time.MicroTimestamp"), [7]) == [7]
 
