@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from filestore.changelog.images import change_schema
 from filestore.checks.report import Findings, Invariant, cause_of
+from filestore.decoding import MALFORMED
 from filestore.delta.actions import CHANGE_FEED_PROPERTY, Action, file_key, slot_of
 from filestore.delta.log import Commit, DeltaLog
 from filestore.delta.state import TableState
@@ -31,7 +32,7 @@ __all__ = ["BROKEN", "check_changes", "check_lost_changes"]
 
 Counts = Counter[str]
 
-BROKEN = (KeyError, TypeError, AttributeError, ValueError, Corrupt, NotFound, InvalidRequest, Unsupported)
+BROKEN = (*MALFORMED, Corrupt, NotFound, InvalidRequest, Unsupported)
 """The errors of reading an entry that does not conform to FORMAT.md. A storage that does not answer is no damage."""
 
 _MERGING = (Operation.WRITE, Operation.FOLD)

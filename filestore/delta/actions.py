@@ -6,7 +6,8 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from filestore.errors import Corrupt, Unsupported
+from filestore.decoding import well_formed
+from filestore.errors import Unsupported
 from filestore.layout import decode_path, encode_path
 from filestore.model.changelog import ChangelogProducer
 from filestore.model.definition import COLUMN_MAPPING, TYPE_WIDENING, TableDefinition
@@ -77,13 +78,10 @@ def encode(actions: Sequence[Action]) -> bytes:
 
 
 def decode(data: bytes) -> list[Action]:
-    """Reads what `encode` wrote; raises `Corrupt` if it cannot be parsed."""
-    try:
-        actions = [json.loads(line) for line in data.splitlines() if line]
-    except ValueError as error:
-        raise Corrupt(f"a log entry does not parse: {error}", code="bad-log-entry") from error
+    """Reads what `encode` wrote; raises a `ValueError` if it cannot be parsed."""
+    actions = [json.loads(line) for line in data.splitlines() if line]
     if not all(isinstance(action, dict) for action in actions):
-        raise Corrupt("a log entry has a line that is no JSON object", code="bad-log-entry")
+        raise ValueError("a line of it is no JSON object")
     return actions
 
 
@@ -225,13 +223,15 @@ def _run_configuration(run: PendingRun | Tombstones) -> dict[str, Any]:
 
 def pending_run(configuration: str, partition_by: Sequence[str]) -> PendingRun:
     """Reads the configuration that `run_action` wrote."""
-    value = json.loads(configuration)
-    return PendingRun(**_read(value, partition_by), version=value["version"])
+    with well_formed("what the Delta log says of a pending run", code="bad-log-entry"):
+        value = json.loads(configuration)
+        return PendingRun(**_read(value, partition_by), version=value["version"])
 
 
 def tombstones(configuration: str, partition_by: Sequence[str]) -> Tombstones:
     """Reads the configuration that `tombstones_action` wrote."""
-    return Tombstones(**_read(json.loads(configuration), partition_by), stats="{}")
+    with well_formed("what the Delta log says of tombstones", code="bad-log-entry"):
+        return Tombstones(**_read(json.loads(configuration), partition_by), stats="{}")
 
 
 def _read(value: Mapping[str, Any], partition_by: Sequence[str]) -> dict[str, Any]:

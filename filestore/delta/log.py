@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import json
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from filestore import layout
+from filestore.decoding import decoding, well_formed
 from filestore.delta.actions import LOG_OFFSET_APP, POSITION_APP, Action, decode
 from filestore.delta.state import TableState, snapshot_of
 from filestore.errors import Corrupt, NotFound
@@ -20,6 +22,8 @@ from filestore.model.snapshot import Snapshot
 from filestore.storage.interface import Storage
 
 __all__ = ["Commit", "DeltaLog", "show_time"]
+
+logger = logging.getLogger(__name__)
 
 Read = TypeVar("Read")
 Entries = frozenset[layout.LogEntryName]
@@ -93,12 +97,11 @@ class DeltaLog:
         return [None if data is None else Commit(version, self._actions(version, data)) for version, data in found]
 
     def _actions(self, version: int, data: bytes) -> tuple[Action, ...]:
-        try:
+        path = layout.join(self.location, layout.log_entry_path(version))
+        with well_formed(f"the log entry {path}", code="bad-log-entry"):
             if actions := tuple(decode(data)):
                 return actions
-        except Corrupt as error:
-            raise Corrupt(f"{layout.log_entry_path(version)} of {self.location}: {error}", code=error.code) from error
-        raise Corrupt(f"{layout.log_entry_path(version)} of {self.location} is empty", code="bad-log-entry")
+            raise ValueError("it is empty")
 
     def timestamp_ms(self, version: int) -> int | None:
         """Reads when a version was committed; None if it does not exist. This is cheaper than the whole entry."""
@@ -270,11 +273,26 @@ class DeltaLog:
         if not entries:
             raise NotFound(f"there is no table at {self.location}", code="no-table")
         end = max(e.version for e in entries) if version is None else version
-        checkpoint = max((e.version for e in entries if e.checkpoint and e.version <= end), default=None)
-        state = self.checkpoint(checkpoint) if checkpoint is not None else self._from_first()
+        state = self._newest_whole([v for v in _checkpoints(entries) if v <= end], first=_versions(entries)[:1] == [0])
         for entry in self.required(range(state.version + 1, end + 1)):
             state = state.next(entry.version, entry.actions)
         return state
+
+    def _newest_whole(self, checkpoints: Sequence[int], *, first: bool) -> TableState:
+        """Reads the newest checkpoint, or an older one in place of one that is damaged: entries give the same state.
+
+        Args:
+            checkpoints: Versions that have one, ascending.
+            first: Whether version 0 is left, which needs none.
+        """
+        for number, version in enumerate(reversed(checkpoints), 1):
+            try:
+                return self.checkpoint(version)
+            except Corrupt as error:
+                if number == len(checkpoints) and not first:
+                    raise
+                logger.warning("older entries are read instead of a checkpoint: %s", error)
+        return self._from_first()
 
     def _from_first(self) -> TableState:
         [entry] = self.required([0])
@@ -283,12 +301,25 @@ class DeltaLog:
     def checkpoint(self, version: int) -> TableState:
         """Reads the state that a checkpoint holds."""
         # not by `open_read`: a table that is made again at the same place has checkpoints of the same names
-        data = self.storage.read(layout.join(self.location, layout.checkpoint_path(version)))
-        rows = pq.read_table(pa.BufferReader(data)).to_pylist(maps_as_pydicts="strict")
-        actions: list[Action] = [{k: v for k, v in row.items() if v is not None} for row in rows]
+        path = layout.join(self.location, layout.checkpoint_path(version))
+        data = self.storage.read(path)
+        what = f"the checkpoint {path}"
+        with decoding(what, code="bad-delta-checkpoint"), well_formed(what, code="bad-delta-checkpoint"):
+            rows = pq.read_table(pa.BufferReader(data)).to_pylist(maps_as_pydicts="strict")
+            actions: list[Action] = [{k: v for k, v in row.items() if v is not None} for row in rows]
         [entry] = self.required([version])
         info = [a for a in entry.actions if "commitInfo" in a]
-        return TableState.initial(version, [*actions, *info])
+        try:
+            state = TableState.initial(version, [*actions, *info])
+        except Corrupt as error:
+            raise Corrupt(f"{what} is damaged: {error}", code="bad-delta-checkpoint") from error
+        if not state.follows_from(entry.actions):
+            raise Corrupt(
+                f"{what} does not have what its version's log entry says, so it is damaged or another table's: remove "
+                "it, and readers take an older one",
+                code="bad-delta-checkpoint",
+            )
+        return state
 
 
 def _versions(entries: Entries) -> list[int]:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TypeVar
 
+from filestore.decoding import well_formed
 from filestore.delta.actions import (
     CATALOG_COMMITS,
     FENCES,
@@ -111,11 +113,26 @@ class TableState:
         """Returns the state after a commit.
 
         Raises:
-            Corrupt: the commit is not the next version.
+            Corrupt: the commit is not the next version, or an action is not as FORMAT.md says.
         """
         if version != self.version + 1:
             raise Corrupt(f"version {version} cannot follow version {self.version}", code="version-gap")
-        return _apply(self, version, list(actions))
+        with _entry(version):
+            return _apply(self, version, list(actions))
+
+    def follows_from(self, actions: Iterable[Action]) -> bool:
+        """Returns whether the state has what the last of its commits says: what it added, and not what it removed."""
+        with _entry(self.version):
+            after = _apply(self, self.version, list(actions))
+        return all(
+            found == expected
+            for found, expected in [
+                (self.table_id, after.table_id),
+                (self.files.keys(), after.files.keys()),
+                (self.app_versions, after.app_versions),
+                (self.domains, after.domains),
+            ]
+        )
 
     @classmethod
     def initial(cls, version: int, actions: Iterable[Action]) -> TableState:
@@ -124,9 +141,14 @@ class TableState:
         metadata = next((a["metaData"] for a in listed if "metaData" in a), None)
         if metadata is None:
             raise Corrupt(f"version {version} has no metaData action", code="no-metadata")
-        definition = TableDefinition.from_delta(metadata)
-        created_ms = int(metadata.get("createdTime") or 0)
-        return _apply(cls(version, 0, metadata["id"], definition, created_ms=created_ms), version, listed)
+        with _entry(version):
+            definition = TableDefinition.from_delta(metadata)
+            created_ms = int(metadata.get("createdTime") or 0)
+            return _apply(cls(version, 0, metadata["id"], definition, created_ms=created_ms), version, listed)
+
+
+def _entry(version: int) -> AbstractContextManager[None]:
+    return well_formed(f"the log entry of version {version}", code="bad-log-entry")
 
 
 def _by_slot(files: Iterable[_Stored]) -> dict[Slot, tuple[_Stored, ...]]:
@@ -137,17 +159,18 @@ def _by_slot(files: Iterable[_Stored]) -> dict[Slot, tuple[_Stored, ...]]:
 
 
 def _log_state(app_versions: Mapping[str, int], domains: Mapping[str, str]) -> LogState:
-    domain = json.loads(domains.get(LOG_DOMAIN, "{}"))
-    return LogState(
-        offsets={
-            int(app.removeprefix(LOG_OFFSET_APP)): version
-            for app, version in app_versions.items()
-            if app.startswith(LOG_OFFSET_APP)
-        },
-        identity=domain.get("identity", {}),
-        open=tuple(LogTransaction.from_json(t) for t in domain.get("open", ())),
-        repaired={int(bucket): offset for bucket, offset in domain.get("repaired", {}).items()},
-    )
+    with well_formed("what the Delta log says of the table's log", code="bad-log-entry"):
+        domain = json.loads(domains.get(LOG_DOMAIN, "{}"))
+        return LogState(
+            offsets={
+                int(app.removeprefix(LOG_OFFSET_APP)): version
+                for app, version in app_versions.items()
+                if app.startswith(LOG_OFFSET_APP)
+            },
+            identity=domain.get("identity", {}),
+            open=tuple(LogTransaction.from_json(t) for t in domain.get("open", ())),
+            repaired={int(bucket): offset for bucket, offset in domain.get("repaired", {}).items()},
+        )
 
 
 def _apply(state: TableState, version: int, actions: list[Action]) -> TableState:
@@ -201,19 +224,20 @@ def snapshot_of(version: int, actions: Iterable[Action], log_offsets: Mapping[in
     info = next((a["commitInfo"] for a in actions if "commitInfo" in a), None)
     if info is None:
         raise Corrupt(f"version {version} has no commitInfo", code="no-commit-info")
-    own = info["tablestore"]
-    return Snapshot(
-        version=version,
-        timestamp=datetime.fromtimestamp(info["inCommitTimestamp"] / 1000, UTC),
-        operation=Operation(info["operation"]),
-        commit_id=own["commitId"],
-        log_offsets=dict(log_offsets),
-        transactions=tuple(LogTransaction.from_json(t) for t in own["transactions"]),
-        republished={
-            lost: None if found is None else LogTransaction.from_json(found)
-            for lost, found in own.get("republished", {}).items()
-        },
-        fenced=tuple(own.get("fenced", ())),
-        metrics={name: int(value) for name, value in info["operationMetrics"].items()},
-        notes=tuple(own.get("notes", ())),
-    )
+    with _entry(version):
+        own = info["tablestore"]
+        return Snapshot(
+            version=version,
+            timestamp=datetime.fromtimestamp(info["inCommitTimestamp"] / 1000, UTC),
+            operation=Operation(info["operation"]),
+            commit_id=own["commitId"],
+            log_offsets=dict(log_offsets),
+            transactions=tuple(LogTransaction.from_json(t) for t in own["transactions"]),
+            republished={
+                lost: None if found is None else LogTransaction.from_json(found)
+                for lost, found in own.get("republished", {}).items()
+            },
+            fenced=tuple(own.get("fenced", ())),
+            metrics={name: int(value) for name, value in info["operationMetrics"].items()},
+            notes=tuple(own.get("notes", ())),
+        )

@@ -6,12 +6,11 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from filestore.contexts import Closing
-from filestore.errors import Corrupt
+from filestore.decoding import decoding
 from filestore.files.bloom import BloomFilter
 from filestore.storage.interface import ByteRange, ReadableFile, Storage
 from filestore.storage.refusals import no_file
@@ -155,13 +154,8 @@ def _footer_ranges(source: ReadableFile) -> list[ByteRange]:
 @contextmanager
 def readable(path: str) -> Iterator[None]:
     """Translates errors of decoding a file: damaged bytes raise `Corrupt`, and a missing file `NotFound`."""
-    try:
-        yield
-    except FileNotFoundError as error:  # possible if the footer was cached
-        raise no_file(path) from error
-    except (pa.ArrowException, pl.exceptions.PolarsError, OSError) as error:
-        raise Corrupt(
-            f"{path} cannot be read as Parquet ({error}): restore the file, or the table to an earlier state; "
-            "`tablestore doctor` lists all that is damaged",
-            code="data-file",
-        ) from error
+    with decoding(f"the Parquet file {path}", code="data-file"):
+        try:
+            yield
+        except FileNotFoundError as error:  # possible if the footer was cached
+            raise no_file(path) from error

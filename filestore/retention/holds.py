@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 from filestore import layout
+from filestore.decoding import well_formed
 from filestore.delta.state import TableState
-from filestore.errors import Corrupt, NotFound
+from filestore.errors import NotFound
 from filestore.storage.interface import Storage
 
 __all__ = ["ConsumerInfo", "holds", "is_lapsed", "read_hold", "stored_holds", "write_hold"]
@@ -62,11 +63,11 @@ def read_hold(storage: Storage, location: str, consumer_id: str) -> ConsumerInfo
     """Reads one consumer's file; None if there is none. `Corrupt` if it is not a consumer's file."""
     path = layout.join(location, layout.consumer_path(consumer_id))
     try:
-        return ConsumerInfo(**json.loads(storage.read(path)))
+        stored = storage.read(path)
     except NotFound:
         return None
-    except (ValueError, TypeError) as error:
-        raise Corrupt(f"{path} is no consumer's file ({error}): remove it", code="bad-consumer") from error
+    with well_formed(f"the consumer's file {path}", code="bad-consumer", advice="remove it"):
+        return ConsumerInfo(**json.loads(stored))
 
 
 def write_hold(storage: Storage, location: str, hold: ConsumerInfo) -> None:

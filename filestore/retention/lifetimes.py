@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from filestore import layout
+from filestore.decoding import well_formed
 from filestore.delta.actions import Action, file_key
 from filestore.delta.state import TableState
 from filestore.delta.vectors import vector_file
@@ -143,7 +144,8 @@ class Lifetimes:
 
 def runs_of(configuration: str) -> frozenset[str]:
     """Returns the runs that a metadata domain names: every string in it that is a run's path, at any depth."""
-    found, waiting = set[str](), [json.loads(configuration)]
+    with well_formed(f"the configuration {configuration[:80]!r} in the Delta log", code="bad-log-entry"):
+        found, waiting = set[str](), [json.loads(configuration)]
     while waiting:
         match waiting.pop():
             case str() as text if layout.is_run(text):

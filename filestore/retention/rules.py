@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from filestore.decoding import well_formed
 from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest, NotFound
 
@@ -84,7 +85,8 @@ def check_tag_name(name: str) -> None:
 def tags_of(state: TableState) -> dict[str, Tag]:
     """Returns the tags of a version's state, by name."""
     found = {d.removeprefix(TAG_DOMAIN): text for d, text in state.domains.items() if d.startswith(TAG_DOMAIN)}
-    return {name: Tag.from_json(name, json.loads(text)) for name, text in sorted(found.items())}
+    with well_formed("what the Delta log says of the table's tags", code="bad-log-entry"):
+        return {name: Tag.from_json(name, json.loads(text)) for name, text in sorted(found.items())}
 
 
 def tag_of(state: TableState, name: str) -> Tag:
@@ -98,7 +100,8 @@ def tag_of(state: TableState, name: str) -> Tag:
 
 def first_retained(state: TableState) -> int:
     """Returns the first version from which on all are retained."""
-    return int(json.loads(state.domains.get(RETENTION_DOMAIN, "{}")).get("first", 0))
+    with well_formed("what the Delta log says of the retained versions", code="bad-log-entry"):
+        return int(json.loads(state.domains.get(RETENTION_DOMAIN, "{}")).get("first", 0))
 
 
 def is_retained(state: TableState, version: int) -> bool:

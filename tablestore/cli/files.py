@@ -11,6 +11,8 @@ import polars as pl
 import pyarrow as pa
 import typer
 
+from filestore.decoding import is_undecodable
+
 __all__ = ["read_rows"]
 
 _KINDS = ".parquet, .csv, .json, .ndjson"
@@ -39,12 +41,12 @@ def read_rows(file: Path, schema: pa.Schema) -> pl.DataFrame | pa.Table:
                 return _read_json(file.read_bytes(), schema)
             case "" if standard_input:
                 return _read_json(sys.stdin.buffer.read(), schema)
-    except OSError as error:
-        raise _bad(file, error.strerror or str(error)) from error
-    except pl.exceptions.PolarsError as error:
-        raise _bad(file, str(error).partition("\n")[0]) from error
-    except ValueError as error:
-        raise _bad(file, str(error)) from error
+    except BaseException as error:
+        if isinstance(error, OSError):
+            raise _bad(file, error.strerror or str(error)) from error
+        if isinstance(error, ValueError) or is_undecodable(error):
+            raise _bad(file, str(error).partition("\n")[0]) from error
+        raise
     raise typer.BadParameter(f"{file}: the name ends with none of {_KINDS}", param_hint="FILE")
 
 

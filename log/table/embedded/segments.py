@@ -11,15 +11,17 @@ FULL, whose fsync of the write-ahead log covers all that was appended before (ht
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from filestore.decoding import decoding, well_formed
 from filestore.errors import Conflict, Corrupt, NotFound, TableStoreError, Unavailable
 from filestore.refused import refused
 from filestore.sqlite_files import Connection, is_refusal, open_sqlite, why_refused
@@ -32,6 +34,7 @@ __all__ = [
     "Segments",
     "StoredSegment",
     "create_file",
+    "decode_control",
     "decode_segment",
     "encode_segment",
     "partition_path",
@@ -67,6 +70,8 @@ CREATE TABLE bounds (
 ) STRICT;
 INSERT INTO bounds VALUES (1, 0, 0);
 """
+
+_ADVICE = "restore the log's folder, or let readers begin anew behind the damaged records"
 
 T = TypeVar("T")
 
@@ -353,11 +358,22 @@ def encode_segment(rows: pa.Table) -> memoryview:
     return memoryview(sink.getvalue())
 
 
-def decode_segment(payload: bytes, target: pa.Schema) -> pa.RecordBatch:
-    """Decodes rows in the columns that are wanted; a column that did not exist yet is null."""
-    source = pa.ipc.open_stream(payload)
+def decode_segment(payload: bytes, target: pa.Schema, where: str) -> pa.RecordBatch:
+    """Decodes rows in the columns that are wanted; a column that did not exist yet is null.
+
+    Raises:
+        Corrupt: ``log-record``: the bytes are damaged; the message says ``where`` they are.
+    """
     known = set(target.names)
-    wanted = [i for i, name in enumerate(source.schema.names) if name in known]
-    options = pa.ipc.IpcReadOptions(included_fields=wanted, use_threads=False)
-    rows = project(pa.ipc.open_stream(payload, options=options).read_all(), target)
-    return rows.combine_chunks().to_batches()[0]
+    with decoding(f"a record batch of the log ({where})", code="log-record", advice=_ADVICE):
+        source = pa.ipc.open_stream(payload)
+        wanted = [i for i, name in enumerate(source.schema.names) if name in known]
+        options = pa.ipc.IpcReadOptions(included_fields=wanted, use_threads=False)
+        stored = pa.ipc.open_stream(payload, options=options).read_all()
+    return project(stored, target).combine_chunks().to_batches()[0]
+
+
+def decode_control(payload: bytes, where: str) -> dict[str, Any]:
+    """Decodes a control record. For errors see `decode_segment`."""
+    with well_formed(f"a control record of the log ({where})", code="log-record", advice=_ADVICE):
+        return dict(json.loads(payload))

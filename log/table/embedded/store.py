@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from filestore.ambient import Ambient
+from filestore.decoding import well_formed
 from filestore.errors import AlreadyExists, Conflict, InvalidRequest, NotFound, TableStoreError
 from filestore.model.log_range import LogRange, LogTransaction
 from filestore.refused import refused
@@ -30,6 +31,7 @@ from log.table.embedded.segments import (
     Segments,
     StoredSegment,
     create_file,
+    decode_control,
     decode_segment,
     encode_segment,
     partition_path,
@@ -46,6 +48,7 @@ logger = logging.getLogger(__name__)
 
 _IDENTITY_FILE = "log.json"
 _FORMAT = 1
+_IDENTITY_ADVICE = "restore it, or write it anew (PROTOCOL.md section 6 says what it holds)"
 
 
 class EmbeddedLog(LogStore):
@@ -219,11 +222,12 @@ class EmbeddedLog(LogStore):
             if payload is None:
                 raise gap(where, f"offset {segment.base_offset} was trimmed while it was read")
             first, count = _within(segment, part)
+            there = f"{where}, offset {segment.base_offset}"
             end_offset = segment.base_offset + first + count
             if segment.kind == CONTROL:
-                yield LogControl(part.bucket, transaction_id, json.loads(payload), end_offset)
+                yield LogControl(part.bucket, transaction_id, decode_control(payload, there), end_offset)
             else:
-                rows = decode_segment(payload, target).slice(first, count)
+                rows = decode_segment(payload, target, there).slice(first, count)
                 yield LogBatch(part.bucket, transaction_id, rows, end_offset)
 
     def _end_range(self, transaction_id: str, part: LogRange, commit: bool) -> bool:
@@ -244,11 +248,14 @@ class EmbeddedLog(LogStore):
         }
 
     def _stored_identity(self) -> dict[str, Any]:
+        path = self._folder / _IDENTITY_FILE
         try:
-            stored: dict[str, Any] = json.loads((self._folder / _IDENTITY_FILE).read_text("utf-8"))
+            text = path.read_bytes()
         except FileNotFoundError:
             raise NotFound(f"there is no log in {self._folder}", code="log-not-found") from None
-        return stored
+        with well_formed(f"the log's file {path}", code="log-corrupt", advice=_IDENTITY_ADVICE):
+            stored: dict[str, Any] = json.loads(text)
+            return {name: stored[name] for name in ("format", "table_id", "log_id", "buckets")}
 
     def _check_same(self) -> None:
         stored = self._stored_identity()

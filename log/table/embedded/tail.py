@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
 
 from filestore.ambient import Ambient
-from log.table.embedded.segments import CONTROL, Segments, StoredSegment, decode_segment, partition_path
+from log.table.embedded.segments import CONTROL, Segments, decode_control, decode_segment, partition_path
 from log.table.store import LogBatch, LogConfig, LogControl, LogTail, gap
 
 __all__ = ["EmbeddedTail"]
@@ -57,19 +56,19 @@ class EmbeddedTail(LogTail):
         partition, at = self._partitions[bucket], self._offsets[bucket]
         start, _ = partition.bounds()
         if at < start:
-            where = f"table {self._config.database}.{self._config.table}, bucket {bucket}"
-            raise gap(where, f"offsets {at} to {start - 1} were trimmed")
+            raise gap(self._where(bucket), f"offsets {at} to {start - 1} were trimmed")
         for transaction_id, segment in partition.after(at):
             payload = partition.payload(segment.base_offset)
             if payload is None:
                 return  # aborted or trimmed meanwhile: the next look finds out
             end = segment.base_offset + segment.count
+            there = f"{self._where(bucket)}, offset {segment.base_offset}"
             if segment.kind == CONTROL:
-                yield LogControl(bucket, transaction_id, json.loads(payload), end)
+                yield LogControl(bucket, transaction_id, decode_control(payload, there), end)
             else:
-                yield LogBatch(bucket, transaction_id, self._rows(payload, segment, at), end, segment.written_ms)
+                rows = decode_segment(payload, self._target, there).slice(max(0, at - segment.base_offset))
+                yield LogBatch(bucket, transaction_id, rows, end, segment.written_ms)
             self._offsets[bucket] = end
 
-    def _rows(self, payload: bytes, segment: StoredSegment, at: int) -> pa.RecordBatch:
-        rows = decode_segment(payload, self._target)
-        return rows.slice(max(0, at - segment.base_offset))
+    def _where(self, bucket: int) -> str:
+        return f"table {self._config.database}.{self._config.table}, bucket {bucket}"

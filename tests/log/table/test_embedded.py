@@ -126,6 +126,25 @@ class TestEmbeddedLog(LogTransactionTests):
             again.end_offsets()
         assert caught.value.code == "log-corrupt"
 
+    @pytest.mark.parametrize("kind", ["data", "control"])
+    def test_a_record_batch_that_is_damaged_is_named_with_its_place(
+        self, log: LogStore, config: LogConfig, kind: str
+    ) -> None:
+        writer = log.begin(transaction_id(config))
+        writer.append(0, changes([1, 2]))
+        writer.control(0, {"control": "mark"})
+        transaction = writer.prepare()
+        assert transaction is not None
+        log.end([transaction], commit=True)
+        with closing(sqlite3.connect(Path(config.location) / "bucket-00000.sqlite")) as file, file:
+            file.execute("UPDATE segments SET payload = substr(payload, 1, 9) WHERE kind = ?", (kind,))
+        words = rf"record.* of the log \(table .*, bucket 0, offset {0 if kind == 'data' else 2}\) is damaged"
+        with pytest.raises(Corrupt, match=words) as caught:
+            list(log.events([transaction]))
+        assert caught.value.code == "log-record"
+        with log.tail({0: 0}) as tail, pytest.raises(Corrupt, match=words):
+            tail.poll(0)
+
     def test_a_partition_that_another_process_locks_is_busy(
         self, log: LogStore, config: LogConfig, monkeypatch: pytest.MonkeyPatch
     ) -> None:
