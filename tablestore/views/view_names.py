@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -30,12 +30,15 @@ class Source:
         table: ``database.table``.
         definition: Its definition.
         optional: Whether a row of the result may have none of it: it is LEFT JOINed.
+        equal: The columns of earlier tables that its key has to equal, in the order of the key, each as the name of
+            its table and its own. Empty for the first table.
     """
 
     alias: str
     table: str
     definition: TableDefinition
     optional: bool = False
+    equal: tuple[tuple[str, str], ...] = ()
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -125,22 +128,22 @@ def plain_joins(tree: exp.Select, names: SourceNames) -> tuple[Source, ...]:
     if unread := [source.table for source in names.sources if _column(source, "rowkind") is not None]:
         raise NotPlainError(f"{unread[0]} has a column rowkind, so its changes cannot be read")
     found = [driving]
-    for join, joined in zip(joins, names.sources[1:], strict=True):
+    for place, (join, joined) in enumerate(zip(joins, names.sources[1:], strict=True), 1):
         kind = " ".join(filter(None, [join.method, join.side, join.kind])).upper()
         if kind not in ("", "INNER", "LEFT", "LEFT OUTER") or not (join.args.get("on") or join.args.get("using")):
             raise NotPlainError(f"it has a {kind or 'CROSS'} JOIN".replace("  ", " "))
-        _check_by_key(join, joined, found, names)
-        found.append(joined)
-    for place, (join, joined) in enumerate(zip(joins, names.sources[1:], strict=True), 1):
-        found[place] = replace(joined, optional=join.side.upper() == "LEFT")
+        equal = _equal_to_key(join, joined, names.sources[:place], names)
+        found.append(replace(joined, optional=join.side.upper() == "LEFT", equal=equal))
     return tuple(found)
 
 
 _MOST_TABLES = 3
 
 
-def _check_by_key(join: exp.Join, joined: Source, earlier: list[Source], names: SourceNames) -> None:
-    """Checks that a table is joined by its primary key, so that no row has several of its rows."""
+def _equal_to_key(
+    join: exp.Join, joined: Source, earlier: Sequence[Source], names: SourceNames
+) -> tuple[tuple[str, str], ...]:
+    """Returns the columns of earlier tables that the key of a joined table has to equal, so that no row has several."""
     if not joined.key:
         raise NotPlainError(f"{joined.table} has no primary key")
     pairs = dict(_pairs(join, joined, earlier, names))
@@ -149,20 +152,23 @@ def _check_by_key(join: exp.Join, joined: Source, earlier: list[Source], names: 
             f"{joined.table} is not joined by its primary key: no column of an earlier table has to equal {missing[0]}"
         )
     for name in joined.key:
-        own, other = joined.definition.schema.column(name).type, pairs[name]
+        own, other = (_type(column) for column in (Root(joined, name, is_whole=True), pairs[name]))
         if own != other and not (pa.types.is_integer(own) and pa.types.is_integer(other)):
             raise NotPlainError(f"{joined.table} is joined by {name}, which is {own}, with a column that is {other}")
+    return tuple((pairs[name].source.alias, pairs[name].column) for name in joined.key)
 
 
-def _pairs(
-    join: exp.Join, joined: Source, earlier: list[Source], names: SourceNames
-) -> Iterator[tuple[str, pa.DataType]]:
-    """Yields columns of a joined table, each with the type of the column of an earlier table that equals it."""
+def _type(root: Root) -> pa.DataType:
+    return root.source.definition.schema.column(root.column).type
+
+
+def _pairs(join: exp.Join, joined: Source, earlier: Sequence[Source], names: SourceNames) -> Iterator[tuple[str, Root]]:
+    """Yields columns of a joined table, each with a column of an earlier table that it has to equal."""
     for column in join.args.get("using") or []:
         other = next((source for source in earlier if _column(source, column.name) is not None), None)
         own = _column(joined, column.name)
         if other is not None and own is not None:
-            yield own, other.definition.schema.column(_column(other, column.name) or "").type
+            yield own, Root(other, _column(other, column.name) or "", is_whole=True)
     for condition in conjuncts(join.args.get("on")):
         if not isinstance(condition, exp.EQ):
             continue
@@ -171,4 +177,4 @@ def _pairs(
         own_side = [root for root in whole if root.source is joined]
         others = [root for root in whole if any(root.source is source for source in earlier)]
         if len(own_side) == 1 and len(others) == 1:
-            yield own_side[0].column, others[0].source.definition.schema.column(others[0].column).type
+            yield own_side[0].column, others[0]

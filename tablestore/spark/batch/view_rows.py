@@ -114,24 +114,27 @@ class ViewRows:
             )
             for other in moved
         }
-        found = [self._joined_with(plan, changes, versions) for versions in (since, self.work.until)]
+        found = [self._naming(plan, changes, versions) for versions in (since, self.work.until)]
         keys = self._kept_keys(own.unionAll(found[0]).unionAll(found[1]))
         before, after = (
             _matching(self._rows(driving.table, versions), driving.key, keys) for versions in (since, self.work.until)
         )
         return _Changed(keys, before, after)
 
-    def _joined_with(
-        self, plan: Incremental, changes: Mapping[str, DataFrame], versions: Mapping[str, int]
-    ) -> DataFrame:
-        """Returns the keys of driving rows that are joined with changed rows of other tables, in one version."""
+    def _naming(self, plan: Incremental, changes: Mapping[str, DataFrame], versions: Mapping[str, int]) -> DataFrame:
+        """Returns the keys of driving rows in the result of one version that name changed rows of other tables.
+
+        A row names another one by the columns that have to equal its key. So it is found whether it is joined with that
+        row or padded with nulls, and WHERE may be asked: a row that changes is in the result of at least one version.
+        """
         driving = plan.sources[0]
         frames = [self._rows(source.table, versions) for source in plan.sources]
         joins, found = [], []
         for number, source in enumerate(plan.sources):
             if (keys := changes.get(source.alias)) is not None:  # they are unique, so a row stays one row
                 name = f"{_OWN}changed_{number}"
-                equal = [f"{_of(source.alias, key)} = {_of(name, key)}" for key in source.key]
+                pairs = zip(source.equal, source.key, strict=True)
+                equal = [f"{_of(*column)} = {_of(name, key)}" for column, key in pairs]
                 joins.append(f"LEFT JOIN {quoted(self._view(keys))} AS {quoted(name)} ON {' AND '.join(equal)}")
                 found.append(f"{_of(name, source.key[0])} IS NOT NULL")
         items = [_of(driving.alias, name) for name in driving.key]

@@ -68,6 +68,26 @@ def test_rows_of_a_keyed_table_and_of_joins_by_keys(text: str, key: list[str]) -
 
 
 @pytest.mark.parametrize(
+    ("joins", "equal"),
+    [
+        ("LEFT JOIN planets p ON (p.id = o.planet_id AND p.size > 2)", [[("o", "planet_id")]]),
+        (
+            "JOIN planets p ON planet_id = p.ID LEFT JOIN stars s ON s.star = p.star",
+            [[("o", "planet_id")], [("p", "star")]],
+        ),
+        ("LEFT JOIN stars USING (star) LEFT JOIN planets p ON p.id = n", [[("o", "star")], [("o", "n")]]),
+        ("LEFT JOIN sky.parts q ON o.id = q.b AND q.a = o.star AND q.c > o.n", [[("o", "star"), ("o", "id")]]),
+        ("LEFT JOIN orders q ON q.id = o.planet_id AND q.id = o.n", [[("o", "n")]]),
+    ],
+)
+def test_a_joined_row_is_named_by_columns_of_earlier_tables(joins: str, equal: list[list[tuple[str, str]]]) -> None:
+    """A row that is not there has no columns of its own by which it could be searched for."""
+    plan = planned(f"SELECT o.id FROM orders o {joins}")
+    assert isinstance(plan, Incremental), plan
+    assert [list(source.equal) for source in plan.sources] == [[], *equal]
+
+
+@pytest.mark.parametrize(
     ("text", "key", "groups"),
     [
         ("SELECT n, count(*) AS c FROM orders GROUP BY n", ["n"], ["n"]),

@@ -1,0 +1,61 @@
+"""Found by random histories of views: a row whose partner came or went was neither added nor removed, ever after."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tablestore import Store
+from tablestore.spark import SparkStore
+from tests.warehouses import rows
+
+pytestmark = pytest.mark.slow
+
+_JOINED = "FROM shop.orders o LEFT JOIN shop.customers c ON o.customer = c.id LEFT JOIN shop.tiers t ON c.tier = t.tier"
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize(
+    ("query", "before", "came", "went"),
+    [
+        (f"SELECT o.id {_JOINED} WHERE c.id IS NULL", [{"id": 3}], [{"id": 4}], [{"id": 3}, {"id": 4}]),
+        (
+            f"SELECT coalesce(o.kind, '-') AS kind, count(*) AS n {_JOINED} WHERE coalesce(t.bonus, 7) > 1 "
+            "GROUP BY coalesce(o.kind, '-')",
+            [{"kind": "-", "n": 1}],
+            [{"kind": "a", "n": 1}],
+            [{"kind": "-", "n": 1}, {"kind": "a", "n": 1}],
+        ),
+        (f"SELECT o.id {_JOINED} WHERE c.tier IS NULL OR c.tier > 5", [{"id": 3}], [{"id": 4}], [{"id": 3}, {"id": 4}]),
+        (f"SELECT o.id {_JOINED} WHERE coalesce(c.tier, 7) > 5", [{"id": 3}], [{"id": 4}], [{"id": 3}, {"id": 4}]),
+        (f"SELECT o.id {_JOINED} WHERE t.tier IS NULL", [{"id": 3}], [{"id": 4}], [{"id": 3}, {"id": 4}]),
+    ],
+)
+def test_rows_are_found_though_where_asks_for_their_partner(
+    spark: SparkSession,
+    store: Store,
+    query: str,
+    before: list[dict[str, object]],
+    came: list[dict[str, object]],
+    went: list[dict[str, object]],
+) -> None:
+    """One version had no partner to search for, and in the other one WHERE left the row out."""
+    lake = SparkStore(spark, store)
+    orders = store.create_table("shop.orders", "id BIGINT, kind STRING, customer BIGINT", primary_key=["id"])
+    customers = store.create_table("shop.customers", "id BIGINT, tier INT", primary_key=["id"])
+    tiers = store.create_table("shop.tiers", "tier INT, bonus INT", primary_key=["tier"])
+    orders.write([{"id": 3, "kind": None, "customer": 30}, {"id": 4, "kind": "a", "customer": 40}])
+    customers.write([{"id": 40, "tier": 4}])
+    tiers.write([{"tier": number, "bonus": 0} for number in (3, 4)])
+    view = lake.create_view("shop.v", query)
+    view.refresh()
+    assert rows(view.table) == before
+    customers.write([{"id": 30, "tier": 3, "_kind": "+I"}, {"id": 40, "tier": None, "_kind": "-D"}])
+    done = view.refresh()
+    assert done is not None
+    assert not done.whole
+    assert rows(view.table) == came
+    customers.write([{"id": 30, "tier": None, "_kind": "-D"}])
+    view.refresh()
+    assert rows(view.table) == went
+    assert lake.examine("shop.v").findings == ()
