@@ -1,4 +1,4 @@
-"""Found by random histories of views: a row whose partner came or went was neither added nor removed, ever after."""
+"""Found by random histories of views: rows whose partner appeared or was deleted were neither added nor removed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _JOINED = "FROM shop.orders o LEFT JOIN shop.customers c ON o.customer = c.id LE
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
-    ("query", "before", "came", "went"),
+    ("query", "before", "moved", "left"),
     [
         (f"SELECT o.id {_JOINED} WHERE c.id IS NULL", [{"id": 3}], [{"id": 4}], [{"id": 3}, {"id": 4}]),
         (
@@ -36,8 +36,8 @@ def test_rows_are_found_though_where_asks_for_their_partner(
     store: Store,
     query: str,
     before: list[dict[str, object]],
-    came: list[dict[str, object]],
-    went: list[dict[str, object]],
+    moved: list[dict[str, object]],
+    left: list[dict[str, object]],
 ) -> None:
     """One version had no partner to search for, and in the other one WHERE left the row out."""
     lake = SparkStore(spark, store)
@@ -54,8 +54,8 @@ def test_rows_are_found_though_where_asks_for_their_partner(
     done = view.refresh()
     assert done is not None
     assert not done.whole
-    assert rows(view.table) == came
+    assert rows(view.table) == moved
     customers.write([{"id": 30, "tier": None, "_kind": "-D"}])
     view.refresh()
-    assert rows(view.table) == went
+    assert rows(view.table) == left
     assert lake.examine("shop.v").findings == ()
