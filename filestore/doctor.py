@@ -20,6 +20,7 @@ from filestore.delta.state import TableState
 from filestore.errors import NotFound
 from filestore.model.files import DataFile
 from filestore.model.schema import Schema
+from filestore.secrets import literal_secrets
 from filestore.table import FileStore
 
 __all__ = ["Finding", "Invariant", "Report", "Severity", "examine"]
@@ -52,8 +53,19 @@ def examine(store: FileStore, version: int | None = None) -> Report:
     files = list(store.storage.walk(store.location))
     if history.newest is not None:
         check_retained_files(store, files, history.newest, findings)
+        _note_secrets(history.newest, findings)
     check_leftovers(store, files, history.referenced, history.newest, findings)
     return _report(store, history.state, findings)
+
+
+def _note_secrets(newest: TableState, findings: Findings) -> None:
+    if literal := literal_secrets(newest.definition.options.as_dict()):
+        findings.add(
+            Invariant.LITERAL_SECRET,
+            f"whoever may read the table's metadata may read the values of {', '.join(literal)}: change the secrets at "
+            "the servers, and set these options to references, such as ${env:TABLESTORE_SECRET_KAFKA}; older "
+            "versions keep the former values until they expire",
+        )
 
 
 def _examine_files(store: FileStore, state: TableState, schemas: Mapping[str, Schema], findings: Findings) -> None:

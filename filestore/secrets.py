@@ -1,19 +1,47 @@
-"""Secrets from the environment: a variable holds the secret itself, or the one with ``_FILE`` behind it names its file.
+"""Secrets of processes and of tables: variables of the environment and files hold them, and tables only refer to them.
 
-Orchestrators hand secrets over as files (compose and Kubernetes as mounted secrets, systemd as credentials), because
-every child of a process inherits its environment.
+A process finds its own in a variable, or in the file that the variable with ``_FILE`` behind it names. Orchestrators
+hand secrets over as files (compose and Kubernetes as mounted secrets, systemd as credentials), because every child of a
+process inherits its environment.
+
+A table's options are in its Delta log, in the catalog and in many outputs. So they have references, ``${env:NAME}`` and
+``${file:/path}`` as in Kafka's configuration providers (KIP-297), and each process that connects resolves them. Who may
+create a table chooses the references and the brokers to which a password goes: a process resolves only what
+``TABLESTORE_SECRETS`` allows (decision 126).
 """
 
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 from filestore.errors import InvalidRequest
 
-__all__ = ["FILE_SUFFIX", "secret", "secret_in"]
+__all__ = [
+    "ALLOWED_SECRETS",
+    "FILE_SUFFIX",
+    "allows_literals",
+    "check_references",
+    "literal_secrets",
+    "resolved",
+    "secret",
+    "secret_in",
+    "shown",
+]
 
 FILE_SUFFIX = "_FILE"
+ALLOWED_SECRETS = "TABLESTORE_SECRETS"
+"""The variable with patterns of what tables may refer to, such as ``env:KAFKA_*,file:/run/secrets/kafka-*``."""
+
+_DEFAULT_ALLOWED = "env:TABLESTORE_SECRET_*"
+_REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
+_SECRET = ("password", "secret", "token", "user-info", "sasl.jaas.config", "key.pem")
+_OF_CLIENTS = ("log.kafka.properties.", "properties.")
+_OF_REGISTRIES = ("basic-auth.user-info", "bearer-auth.token")
 
 
 def secret(name: str) -> str | None:
@@ -44,3 +72,92 @@ def secret_in(path: str, whose: str = "") -> str:
         return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"the file {path!r}{whose} cannot be read: {error}", code="bad-secret") from error
+
+
+def resolved(text: str) -> str:
+    """Returns a text with what its references refer to; other texts as they are.
+
+    Raises:
+        InvalidRequest: ``bad-secret``: this process may not resolve a reference, or it refers to nothing.
+    """
+    return _REFERENCE.sub(lambda found: _referred(found[1], found[2]), text)
+
+
+def _referred(kind: str, name: str) -> str:
+    reference = f"${{{kind}:{name}}}"
+    patterns = os.environ.get(ALLOWED_SECRETS) or _DEFAULT_ALLOWED
+    if not _is_allowed(kind, name, patterns):
+        raise InvalidRequest(
+            f"a table refers to the secret {reference}, and this process may only resolve {patterns}: name it in "
+            f"${ALLOWED_SECRETS} if the table's owner may have it",
+            code="bad-secret",
+        )
+    if kind == "file":
+        return secret_in(name, f" of {reference}")
+    value = os.environ.get(name)
+    if not value:
+        raise InvalidRequest(
+            f"a table refers to the secret {reference}, and ${name} is not set for this process: set it",
+            code="bad-secret",
+        )
+    return value
+
+
+def _is_allowed(kind: str, name: str, patterns: str) -> bool:
+    """Returns whether a pattern allows it. `*` stands for no ``/``, and a path has to be as short as it can be."""
+    if kind == "file" and os.path.normpath(name) != name:
+        return False
+    for pattern in patterns.split(","):
+        of_kind, _, names = pattern.strip().partition(":")
+        parts, wanted = name.split("/"), names.split("/")
+        if of_kind == kind and len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted)):
+            return True
+    return False
+
+
+def literal_secrets(options: Mapping[str, str]) -> list[str]:
+    """Returns the options whose value is a password, a token or a key itself, or a URL that contains one. Pure."""
+    return sorted(n for n, value in options.items() if not _REFERENCE.search(value) and _is_literal(n, value))
+
+
+def allows_literals(options: Mapping[str, str]) -> bool:
+    """Returns whether options of a table may hold passwords themselves."""
+    return options.get("allow-literal-secrets", "false").lower() == "true"
+
+
+def check_references(options: Mapping[str, str]) -> None:
+    """Refuses secrets in options of a table, which its Delta log and the catalog would show: references are for them.
+
+    Raises:
+        InvalidRequest: ``literal-secret``.
+    """
+    if not allows_literals(options) and (found := literal_secrets(options)):
+        raise InvalidRequest(
+            f"option {found[0]!r} would be readable by whoever reads the table's metadata: refer to it, as in "
+            f"${{env:TABLESTORE_SECRET_KAFKA}} or ${{file:/run/secrets/kafka}}, and let all processes that use the "
+            f"table have that variable or file. allow-literal-secrets = true allows it all the same",
+            code="literal-secret",
+        )
+
+
+def shown(options: Mapping[str, str]) -> dict[str, str]:
+    """Returns the options, with stars instead of passwords, tokens and keys; references are shown."""
+    hidden = set(literal_secrets(options))
+    return {name: "****" if name in hidden else value for name, value in options.items()}
+
+
+def _is_literal(name: str, value: str) -> bool:
+    given = name.startswith(_OF_CLIENTS) and any(word in name for word in _SECRET) and not name.endswith(".url")
+    return given or name.endswith(_OF_REGISTRIES) or any(map(_has_secret, value.split(",")))
+
+
+def _has_secret(url: str) -> bool:
+    if "://" not in url:
+        return False
+    try:
+        parts = urlsplit(url.strip())
+        return parts.password is not None or any(
+            word in name.lower() for name, _ in parse_qsl(parts.query) for word in _SECRET
+        )
+    except ValueError:
+        return False

@@ -20,10 +20,10 @@ from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.schema import Column, Schema
 from filestore.reading.predicate import Condition, Predicate
 from filestore.rows.casting import cast_rows
+from filestore.secrets import shown
 from log.connector.declaration import KafkaDeclaration
 from log.connector.decoding import asked_schema
 from log.connector.metadata.plans import plan_write
-from log.connector.properties import shown
 from log.connector.ranges import PartitionRange
 from log.connector.startup import Startup, StartupMode
 from tablestore.following.result_mode import ResultMode, result_mode

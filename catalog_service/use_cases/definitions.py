@@ -18,6 +18,7 @@ from filestore.model.schema import Column
 from filestore.model.sql import ColumnList, parse_column_list, parse_columns
 from filestore.model.table_columns import MetadataColumn, TableColumns, managed_schema
 from filestore.model.table_options import TableOptions
+from filestore.secrets import check_references
 from log.connector.declaration import KafkaDeclaration
 from log.connector.options import CONNECTOR, CONNECTOR_OPTIONS, PROPERTIES
 from log.connector.rules import check_times
@@ -41,8 +42,10 @@ def definition_of(request: CreateTable) -> TableDefinition | KafkaDeclaration:
 
     Raises:
         InvalidRequest: with the codes of `TableDefinition.of` or `KafkaDeclaration.of`, `Schema`, `TableColumns` and
-            `parse_column_list`; ``partition-by``: a table that is a topic cannot be partitioned by columns.
+            `parse_column_list`; ``partition-by``: a table that is a topic cannot be partitioned by columns;
+            ``literal-secret``.
     """
+    check_references(request.options)
     if CONNECTOR in request.options:
         return declaration_of(request)
     _require_connector(request.options)

@@ -58,6 +58,7 @@ class Invariant(StrEnum):
     DEAD_FILE = "dead-file"
     ORPHAN = "orphan"
     FOREIGN_FILE = "foreign-file"
+    LITERAL_SECRET = "literal-secret"
     CHANGE_FEED = "change-feed"
     CHANGE_FILE = "change-file"
     CHANGE_COUNT = "change-count"
@@ -72,6 +73,7 @@ _SEVERITIES = {
     Invariant.ORPHAN: Severity.ORPHAN,
     Invariant.DEAD_FILE: Severity.NOTE,
     Invariant.FOREIGN_FILE: Severity.NOTE,
+    Invariant.LITERAL_SECRET: Severity.NOTE,
     Invariant.LOG_SILENT: Severity.NOTE,
     Invariant.VIEW_UNCHECKED: Severity.NOTE,
 }

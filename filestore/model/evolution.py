@@ -40,6 +40,7 @@ from filestore.model.sql import parse_type
 from filestore.model.table_options import TableOptions
 from filestore.model.text import check_text
 from filestore.model.types import canonical, field_count, is_wider, to_sql
+from filestore.secrets import allows_literals, check_references
 
 __all__ = ["MERGING_OPTIONS", "Evolution", "evolve"]
 
@@ -207,6 +208,8 @@ def _with_option(
     if isinstance(change, SetOption):
         check_text(f"option {change.name!r}", change.value)
         given[change.name] = change.value
+        if not allows_literals(given):
+            check_references({change.name: change.value})  # the others may be older than references
     elif given.pop(change.name, None) is None:
         names = ", ".join(given) or "none"
         raise InvalidRequest(f"option {change.name!r} is not set; the set ones: {names}", code="option-not-set")

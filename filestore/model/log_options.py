@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from filestore.model.option_values import Option, flag, one_of, positive_duration, seconds_or_more, some_text, whole
 
-__all__ = ["LOG_OPTIONS"]
+__all__ = ["LITERAL_SECRETS", "LOG_OPTIONS"]
+
+LITERAL_SECRETS = Option(
+    "allow-literal-secrets",
+    "boolean",
+    flag,
+    "false",
+    "Whether options may hold passwords, tokens and keys themselves instead of references to them. Whoever may read "
+    "the table's metadata may read those.",
+)
 
 LOG_OPTIONS: tuple[Option, ...] = (
     Option(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from filestore.model.functions import DEFAULT_FUNCTION, FUNCTIONS
-from filestore.model.log_options import LOG_OPTIONS
+from filestore.model.log_options import LITERAL_SECRETS, LOG_OPTIONS
 from filestore.model.option_values import (
     Option,
     column_names,
@@ -386,6 +386,7 @@ OPTIONS: Mapping[str, Option] = {
             "the table; or only metadata changes, with Delta features that some readers lack.",
         ),
         *LOG_OPTIONS,
+        LITERAL_SECRETS,
     )
 }
 
@@ -395,6 +396,6 @@ PREFIXES: Mapping[str, str] = {
     "same rows. Fixed.",
     "log.kafka.properties.": "Passed unchanged to the Kafka clients (librdkafka), e.g. "
     "log.kafka.properties.security.protocol. SASL PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 and TLS with PEM files are "
-    "supported. The values are stored in clear text in the Delta log, passwords too: whoever may read the table may "
-    "read them.",
+    "supported. The values are stored in the Delta log, which whoever may read the table may read. So passwords are "
+    "references, ${env:NAME} or ${file:/path}, which each process that connects resolves (docs/operating.md, Secrets).",
 }

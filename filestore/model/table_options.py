@@ -12,11 +12,12 @@ from filestore.errors import InvalidRequest
 from filestore.model.field_options import FIELD_OPTIONS, FIELD_PREFIX
 from filestore.model.option_values import Option, column_names
 from filestore.model.options import OPTIONS, PREFIXES
+from filestore.secrets import shown
 
 __all__ = ["TableOptions"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TableOptions:
     """The checked options of a table. Defaults are not stored, so a later version's default applies to it."""
 
@@ -26,6 +27,10 @@ class TableOptions:
     def __post_init__(self) -> None:
         """Keeps the texts by name: a wide table has an option for each column, and looks some up as often."""
         object.__setattr__(self, "_texts", dict(self.given))
+
+    def __repr__(self) -> str:
+        """Shows the options that are given, with stars for passwords."""
+        return f"TableOptions({shown(self._texts)})"
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> TableOptions:

@@ -15,6 +15,7 @@ from filestore.model.bounds import Extent, check_extent
 from filestore.model.table_columns import TableColumns
 from filestore.model.text import check_text
 from filestore.model.watermark import Watermark, watermark_of
+from filestore.secrets import shown
 from log.connector.formats.fields import FieldsInclude, Projection, project_fields
 from log.connector.formats.format import Format, Role
 from log.connector.formats.malformed import Policy
@@ -36,7 +37,7 @@ from log.connector.startup import Startup, startup_of
 __all__ = ["KafkaDeclaration"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class KafkaDeclaration:
     """A table with a connector: columns, key, options. Make it with `KafkaDeclaration.of`, which checks it. Picklable.
 
@@ -51,6 +52,10 @@ class KafkaDeclaration:
     primary_key: tuple[str, ...]
     given: tuple[tuple[str, str], ...]
     comment: str | None = None
+
+    def __repr__(self) -> str:
+        """Shows columns, key and options, with stars for passwords."""
+        return f"KafkaDeclaration({self.columns}, {self.primary_key}, {shown(self.options)})"
 
     @classmethod
     def of(

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from filestore.errors import InvalidRequest
+from filestore.model.log_options import LITERAL_SECRETS
 from filestore.model.option_values import Option, column_names, duration, flag, one_of, some_text, whole
 from filestore.model.options import OPTIONS
 from filestore.model.watermark import WATERMARK_OPTIONS
@@ -170,6 +171,7 @@ _ALL: tuple[Option, ...] = (
         "Whether the broker and the topic have to be there when the table is created.",
     ),
     *WATERMARK_OPTIONS,
+    LITERAL_SECRETS,
 )
 CONNECTOR_OPTIONS: Mapping[str, Option] = {option.name: option for option in _ALL}
 

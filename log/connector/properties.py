@@ -1,4 +1,4 @@
-"""Checks which options ``properties.*`` may be passed to Kafka's clients, and which are secret. Pure."""
+"""Checks which options ``properties.*`` may be passed to Kafka's clients. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from filestore.errors import InvalidRequest
 
-__all__ = ["check_properties", "named_brokers", "shown"]
+__all__ = ["check_properties", "named_brokers"]
 
 _OURS: Mapping[str, str] = {
     "auto.offset.reset": "scan.startup.mode says where a reader begins",
@@ -66,11 +66,3 @@ def _refused(name: str, why: str) -> InvalidRequest:
 def named_brokers(servers: str) -> set[str]:
     """Returns the brokers that ``bootstrap.servers`` names, as comparable texts; one under two names counts twice."""
     return {server.strip().lower() for server in servers.split(",") if server.strip()}
-
-
-_SECRET = ("password", "secret", "token", "user-info", "sasl.jaas.config", "key.pem")
-
-
-def shown(options: Mapping[str, str]) -> dict[str, str]:
-    """Returns the options, with stars instead of passwords, tokens and keys."""
-    return {n: "****" if any(word in n for word in _SECRET) else value for n, value in options.items()}

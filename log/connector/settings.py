@@ -7,7 +7,7 @@ from typing import Any
 
 from log.connector.declaration import KafkaDeclaration
 from log.kafka.sending import Report
-from log.kafka.settings import CLIENT_DEFAULTS, CONSUMER_DEFAULTS, PRODUCER_DEFAULTS, UNBOUNDED_QUEUE, seconds_of
+from log.kafka.settings import CONSUMER_DEFAULTS, PRODUCER_DEFAULTS, UNBOUNDED_QUEUE, of_clients, seconds_of
 
 __all__ = ["client_settings", "consumer_settings", "producer_settings", "reads_committed", "timeout_seconds"]
 
@@ -21,13 +21,7 @@ _QUIET = {"log_level": "3"}
 
 def client_settings(declaration: KafkaDeclaration) -> dict[str, Any]:
     """Returns the settings of all clients: the table's ``properties.*`` over our defaults."""
-    return {
-        **CLIENT_DEFAULTS,
-        **_QUIET,
-        **declaration.properties,
-        "bootstrap.servers": declaration.bootstrap_servers,
-        "logger": logger,
-    }
+    return {**_QUIET, **of_clients(declaration.properties, declaration.bootstrap_servers, logger)}
 
 
 def consumer_settings(declaration: KafkaDeclaration) -> dict[str, Any]:
@@ -81,4 +75,4 @@ def reads_committed(declaration: KafkaDeclaration) -> bool:
 
 def timeout_seconds(declaration: KafkaDeclaration) -> float:
     """Returns how long a request may take: ``properties.socket.timeout.ms``. `InvalidRequest` (``log-properties``)."""
-    return seconds_of(client_settings(declaration))
+    return seconds_of(declaration.properties)

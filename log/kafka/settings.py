@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from logging import Logger
 from typing import Any
 
 from filestore.errors import InvalidRequest
+from filestore.secrets import resolved
 
-__all__ = ["CLIENT_DEFAULTS", "CONSUMER_DEFAULTS", "PRODUCER_DEFAULTS", "UNBOUNDED_QUEUE", "seconds_of"]
+__all__ = ["CONSUMER_DEFAULTS", "PRODUCER_DEFAULTS", "UNBOUNDED_QUEUE", "of_clients", "seconds_of"]
 
 # A dead broker is an answer within seconds, not minutes: librdkafka waits 60 s for a reply and 300 s for a
 # delivery. And one that is back is found within a second: it would look again after up to 10.
 _TIMEOUT = "socket.timeout.ms"
-CLIENT_DEFAULTS = {
+_CLIENT_DEFAULTS = {
     _TIMEOUT: "10000",
     "reconnect.backoff.max.ms": "1000",
     "socket.keepalive.enable": "true",
@@ -38,9 +40,24 @@ CONSUMER_DEFAULTS = {
 }
 
 
-def seconds_of(settings: Mapping[str, Any]) -> float:
-    """Returns how long a request may take: ``socket.timeout.ms`` in seconds."""
-    text = str(settings[_TIMEOUT])
+def of_clients(properties: Mapping[str, str], servers: str | None, logger: Logger) -> dict[str, Any]:
+    """Returns the settings of all clients: a table's properties over our defaults, with the secrets they refer to.
+
+    Args:
+        properties: As the table has them.
+        servers: The brokers.
+        logger: For what librdkafka reports.
+
+    Raises:
+        InvalidRequest: ``bad-secret``.
+    """
+    given = {name: resolved(value) for name, value in properties.items()}
+    return {**_CLIENT_DEFAULTS, **given, "bootstrap.servers": servers, "logger": logger}
+
+
+def seconds_of(properties: Mapping[str, Any]) -> float:
+    """Returns how long a request may take with a table's properties: ``socket.timeout.ms`` in seconds."""
+    text = str(properties.get(_TIMEOUT, _CLIENT_DEFAULTS[_TIMEOUT]))
     if not text.isdecimal():
         raise InvalidRequest(f"{_TIMEOUT} = {text!r} is not a number of milliseconds", code="log-properties")
     return int(text) / 1000

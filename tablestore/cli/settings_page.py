@@ -43,6 +43,12 @@ _SEVERAL = 3
 FURTHER = (
     ("TABLESTORE_CA_FILE", "clients of a service", "a file (PEM) with the authorities that sign the service's TLS"),
     (
+        "TABLESTORE_SECRETS",
+        "every process that connects to Kafka or a schema registry",
+        "which secrets tables may refer to, such as `env:KAFKA_*,file:/run/secrets/kafka-*`; default: "
+        "`env:TABLESTORE_SECRET_*` ([Secrets](../docs/operating.md#secrets))",
+    ),
+    (
         "TABLESTORE_CACHE",
         "Spark's sessions, brokers of tests",
         "the folder of Spark's and Kafka's jars; default: `~/.cache/tablestore`",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from filestore.delta.state import TableState
-from log.connector.properties import shown
+from filestore.secrets import shown
 from managed_table.identity import TableIdentity
 
 __all__ = ["detail_of"]

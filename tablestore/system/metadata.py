@@ -18,7 +18,7 @@ from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile, Partition, PendingRun, Slot
 from filestore.model.snapshot import Snapshot
 from filestore.model.types import to_sql
-from log.connector.properties import shown
+from filestore.secrets import shown
 
 __all__ = ["OF_A_VERSION", "OF_HISTORY", "TAG_DOMAIN", "schemas_of", "snapshots_of"]
 

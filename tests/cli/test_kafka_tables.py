@@ -26,6 +26,7 @@ OPTIONS = (
     "key.format=json",
     "value.format=json",
     "properties.sasl.password=x-geheim",
+    "allow-literal-secrets=true",
 )
 
 

@@ -472,7 +472,7 @@ def test_a_topic_that_is_gone(topics: Topics) -> None:
 
 
 def test_the_store_knows_what_it_is(topics: Topics) -> None:
-    table = topics.table(KEYED, UPSERT, properties_sasl_password="geheim")
+    table = topics.table(KEYED, UPSERT, properties_sasl_password="geheim", allow__literal__secrets="true")
     name = table.identifier
     opened = topics.store.table(name)
     assert isinstance(opened, KafkaTable)

@@ -79,6 +79,7 @@ def test_detail_is_plain_values(orders: Table) -> None:
 
 def test_passwords_are_not_shown(store: Store) -> None:
     options = {"log.kafka.properties.sasl.password": "geheim", "log.kafka.properties.sasl.username": "ann"}
+    options["allow-literal-secrets"] = "true"
     table = store.create_table("shop.t", "id BIGINT", options=options)
     reported = [table.detail(), *(table.system(name).to_arrow().to_pylist() for name in ("options", "schemas"))]
     assert "geheim" not in str(reported)

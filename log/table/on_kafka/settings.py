@@ -7,7 +7,7 @@ from typing import Any
 
 from filestore.errors import InvalidRequest, Unsupported
 from log.kafka.errors import TIMEOUT_LIMIT
-from log.kafka.settings import CLIENT_DEFAULTS, CONSUMER_DEFAULTS, PRODUCER_DEFAULTS, UNBOUNDED_QUEUE, seconds_of
+from log.kafka.settings import CONSUMER_DEFAULTS, PRODUCER_DEFAULTS, UNBOUNDED_QUEUE, of_clients, seconds_of
 from log.table.store import LogConfig
 
 __all__ = [
@@ -61,7 +61,7 @@ def client_settings(config: LogConfig) -> dict[str, Any]:
     """Returns the settings of all clients: the table's ``log.kafka.properties.*`` over our defaults.
 
     Raises:
-        InvalidRequest: ``log-properties``: a property that the protocol itself sets.
+        InvalidRequest: ``log-properties``: a property that the protocol itself sets; ``bad-secret``.
     """
     given = dict(config.properties)
     if clash := sorted(_PROTECTED & given.keys()):
@@ -69,7 +69,7 @@ def client_settings(config: LogConfig) -> dict[str, Any]:
             f"log.kafka.properties.{clash[0]} cannot be set: the log's protocol depends on it",
             code="log-properties",
         )
-    return {**CLIENT_DEFAULTS, **given, "bootstrap.servers": config.bootstrap_servers, "logger": logger}
+    return of_clients(given, config.bootstrap_servers, logger)
 
 
 def producer_settings(config: LogConfig, transaction_id: str) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def timeout_seconds(config: LogConfig) -> float:
     Raises:
         InvalidRequest: ``log-properties``.
     """
-    return seconds_of(client_settings(config))
+    return seconds_of(dict(config.properties))
 
 
 def timeout_too_long(action: str, limit: str = f"less than {TRANSACTION_TIMEOUT_MS}") -> Unsupported:

@@ -13,7 +13,7 @@ from log.kafka.hanging import missing_markers, open_producers
 from log.kafka.security import check_security
 from log.kafka.transactions import FENCED_STATES, OK, ProducerState, TransactionClient, TransactionState
 from log.table.on_kafka.reader import RangeReader
-from log.table.on_kafka.settings import timeout_seconds
+from log.table.on_kafka.settings import client_settings, timeout_seconds
 from log.table.on_kafka.tail import KafkaTail
 from log.table.on_kafka.topic import Topic
 from log.table.on_kafka.writer import KafkaLogWriter, PlainWriter, TransactionWriter
@@ -42,12 +42,12 @@ class KafkaLog(LogStore):
         self._topic = Topic(config, ambient)
         self._reader = RangeReader(config, ambient, self._topic.tombstone_retention_ms)
         self._transactions = TransactionClient(
-            config.bootstrap_servers or "", dict(config.properties), timeout_seconds(config), ambient
+            config.bootstrap_servers or "", client_settings(config), timeout_seconds(config), ambient
         )
 
     def create(self) -> None:
         """Checks security and the broker's limit, then makes the topic or finds it as it must be."""
-        check_security(dict(self._config.properties))
+        check_security(client_settings(self._config))
         self._topic.create()
 
     def drop(self) -> None:
@@ -56,17 +56,17 @@ class KafkaLog(LogStore):
 
     def exists(self) -> bool:
         """Checks security, and asks whether the brokers have the topic."""
-        check_security(dict(self._config.properties))  # librdkafka would try until it times out
+        check_security(client_settings(self._config))  # librdkafka would try until it times out
         return self._topic.exists()
 
     def check_adoptable(self) -> None:
         """Checks security, and asks for the topic's partitions, settings and offsets."""
-        check_security(dict(self._config.properties))
+        check_security(client_settings(self._config))
         self._topic.check_adoptable()
 
     def check_writable(self) -> None:
         """Checks security, the broker's limit, that the topic is there, and the right to write it."""
-        check_security(dict(self._config.properties))
+        check_security(client_settings(self._config))
         self._topic.check_writable()
 
     def identity(self) -> dict[str, str]:

@@ -20,8 +20,8 @@ from filestore.model.schema import Column, Schema
 from filestore.model.table_columns import MetadataColumn
 from filestore.model.types import quoted, to_sql
 from filestore.model.watermark import Watermark
+from filestore.secrets import shown
 from log.connector.declaration import KafkaDeclaration
-from log.connector.properties import shown
 from tablestore.kafka_table import KafkaTable
 from tablestore.spark.kafka.table import SparkKafkaTable
 from tablestore.spark.sql.columns import schema_to_spark

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import socket
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import pyarrow as pa
 import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -18,8 +22,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from filestore.errors import InvalidRequest, Unavailable
-from tablestore import Store
+import tablestore
+from catalog_service.server import serving
+from filestore.errors import InvalidRequest, TableStoreError, Unavailable
+from tablestore import KafkaTable, Store
 from tests.depth import sampled
 from tests.servers.kafka import KafkaBroker, quiet
 from tests.waiting import until
@@ -37,6 +43,9 @@ CREATE, WRITE = (
 )
 
 
+PASSWORD = "planted-5d0c1f"
+
+
 class GuardedBroker(KafkaBroker):
     """Has a second listener where ``ann`` logs in, who has no rights until they are granted."""
 
@@ -48,7 +57,7 @@ class GuardedBroker(KafkaBroker):
 
     def _base_settings(self) -> dict[str, str]:
         base = super()._base_settings()
-        login = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="pw";'
+        login = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="{PASSWORD}";'
         return base | {
             "listeners": f"{base['listeners']},GUARDED://{self.guarded}",
             "advertised.listeners": f"{base['advertised.listeners']},GUARDED://{self.guarded}",
@@ -62,7 +71,7 @@ class GuardedBroker(KafkaBroker):
     def options(self) -> dict[str, str]:
         """Returns the options of a table whose log is on this broker."""
         login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
-        login |= {"sasl.username": "ann", "sasl.password": "pw"}
+        login |= {"sasl.username": "ann", "sasl.password": "${env:TABLESTORE_SECRET_ANN}"}
         given = {f"log.kafka.properties.{name}": value for name, value in login.items()}
         return {"log.system": "kafka", "log.kafka.bootstrap.servers": self.guarded, **given}
 
@@ -71,6 +80,11 @@ class GuardedBroker(KafkaBroker):
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedBroker]:
     with GuardedBroker(tmp_path_factory.mktemp("guarded")) as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+def _password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TABLESTORE_SECRET_ANN", PASSWORD)
 
 
 @pytest.fixture
@@ -130,3 +144,51 @@ def test_the_rights_of_the_page_are_enough_for_each_operation(
     assert left.value.code == "log-left"
     allow([(TOPIC, "DELETE")])
     store.drop_table("shop.orders")
+
+
+def test_a_password_is_in_no_output(
+    broker: GuardedBroker,
+    allow: Callable[..., None],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A table refers to it, and whoever connects has it: neither files nor the catalog, answers, logs nor errors."""
+    caplog.set_level(logging.DEBUG)
+    allow([*CREATE, *WRITE, (TOPIC, "DELETE"), (TOPIC, "ALTER_CONFIGS")])
+    topic = {
+        "connector": "kafka",
+        "topic": "planted",
+        "topic.partitions": "1",
+        "properties.bootstrap.servers": broker.guarded,
+        "format": "json",
+    }
+    topic |= {n.removeprefix("log.kafka."): v for n, v in broker.options().items() if ".properties." in n}
+    outputs: list[object] = []
+    with serving(str(tmp_path)) as url, tablestore.connect(url) as store:
+        store.create_database("shop")
+        options = broker.options() | {"checkpoint.interval": "2"}
+        table = store.create_table("shop.t", "id BIGINT, v BIGINT", primary_key=["id"], options=options)
+        for number in range(3):
+            table.write(pa.table({"id": [number], "v": [1]}))
+        assert sum(b.num_rows for b in table.follow(version=0, stop=3)) == 3
+        messages = store.create_table("shop.messages", "id BIGINT", options=topic)
+        assert isinstance(messages, KafkaTable)
+        messages.write(pa.table({"id": [1]}))
+        assert [b.num_rows for b in messages.scan().to_batches()] == [1]
+        outputs += [table, table.definition, table.opened.log_config(), table.detail(), table.examine()]
+        outputs += [table.system(name).to_pylist() for name in ("options", "snapshots")]
+        outputs += [messages, messages.declaration, messages.detail()]
+        outputs += [httpx.get(f"{url}/databases/shop/tables/{name}").text for name in ("t", "messages")]
+        monkeypatch.setenv("TABLESTORE_SECRET_ANN", PASSWORD + "x")
+        for act in (lambda: store.managed_table("shop.t").write(pa.table({"id": [9], "v": [9]})), messages.detail):
+            with contextlib.suppress(TableStoreError):
+                outputs.append(act())
+        with pytest.raises(InvalidRequest) as wrong:
+            store.managed_table("shop.t").log_status()
+        outputs += [wrong.value, *traceback.format_exception(wrong.value)]
+    outputs += [record.getMessage() for record in caplog.records] + list(capfd.readouterr())
+    assert "${env:TABLESTORE_SECRET_ANN}" in repr(outputs), "the reference is shown"
+    assert PASSWORD not in "".join(f"{one!r} {one!s}" for one in outputs)
+    assert [path for path in tmp_path.rglob("*") if path.is_file() and PASSWORD.encode() in path.read_bytes()] == []

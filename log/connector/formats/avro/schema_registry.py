@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from filestore.errors import InvalidRequest, NotFound, TableStoreError, Unavailable
+from filestore.secrets import resolved
 
 if TYPE_CHECKING:
     import httpx
@@ -69,8 +70,8 @@ class SchemaRegistry:
 
         headers = {"Accept": _MEDIA_TYPE, "Content-Type": _MEDIA_TYPE}
         if self.token is not None:
-            headers["Authorization"] = f"Bearer {self.token}"
-        user, _, password = (self.user_info or "").partition(":")
+            headers["Authorization"] = f"Bearer {resolved(self.token)}"
+        user, _, password = resolved(self.user_info or "").partition(":")
         auth = (user, password) if self.user_info else None
         content = None if body is None else json.dumps(body)
         failures = []
