@@ -38,11 +38,21 @@ def http_client(url: str, base_url: str, token: str | None) -> httpx.Client:
 
 
 def checked_url(url: str) -> str:
-    """Returns a service's URL without a slash at its end; raises `InvalidRequest` (``bad-url``) if it is not a URL."""
+    """Returns a service's URL without a slash at its end.
+
+    Raises:
+        InvalidRequest: ``bad-url``: it is not a URL, or it may contain a secret, which logs and errors would show.
+    """
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as error:
         raise InvalidRequest(f"{url!r} is not a URL: {error}", code="bad-url") from error
+    if parsed.userinfo or parsed.query or parsed.fragment:
+        raise InvalidRequest(
+            "the URL of a catalog service has neither a login nor parameters (it is not shown, since they may be "
+            "secret): write it as in http://127.0.0.1:8080, and pass a token as such, or in $TABLESTORE_TOKEN",
+            code="bad-url",
+        )
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise InvalidRequest(
             f"{url!r} is not the URL of a catalog service: write it as in http://127.0.0.1:8080",

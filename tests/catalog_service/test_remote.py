@@ -195,6 +195,17 @@ def test_targets_that_are_refused() -> None:
         assert caught.value.code == code
 
 
+@pytest.mark.parametrize(
+    "url",
+    ["http://ann:planted@host", "https://planted@host:8080", "http://host?token=planted", "http://host/#planted"],
+)
+def test_a_url_with_a_secret_is_refused_and_not_shown(url: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"pass a token as such, or in \$TABLESTORE_TOKEN") as caught:
+        connect(url)
+    assert caught.value.code == "bad-url"
+    assert "planted" not in repr(caught.value)
+
+
 def test_a_scheme_that_nobody_knows(tmp_path) -> None:
     with (
         connect("unknown://bucket/warehouse", database=f"sqlite:///{tmp_path}/the.db") as catalog,
