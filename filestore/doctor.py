@@ -16,6 +16,7 @@ from filestore.checks.pending import check_run, check_tombstones
 from filestore.checks.report import Finding, Findings, Invariant, Report, Severity
 from filestore.checks.retention import check_retained_files
 from filestore.checks.uniqueness import check_unique
+from filestore.commit.held import publish_where_held
 from filestore.delta.state import TableState
 from filestore.errors import NotFound
 from filestore.model.files import DataFile
@@ -37,7 +38,9 @@ def examine(store: FileStore, version: int | None = None) -> Report:
 
     Raises:
         NotFound: there is no table, or no such version.
+        Unavailable: a store does not answer, or a database that holds the commits, so that versions may be missing.
     """
+    publish_where_held(store.storage)
     versions = store.delta_log.versions()
     if not versions:
         raise NotFound(f"there is no table at {store.location}", code="no-table")

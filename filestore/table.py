@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from filestore.ambient import Ambient
 from filestore.cache.columns import CacheLimits, LookupCache
 from filestore.commit.create import create
+from filestore.commit.held import publish_claimed, publish_where_held
 from filestore.commit.loop import Committed, Rebaser, base_expired, commit_version
 from filestore.commit.proposal import Proposal
 from filestore.commit.protocol import Begin, Observer, commit_operation, metadata_only
@@ -99,6 +100,21 @@ class FileStore:
             self._require_readable(version, self._newest(newest))  # it may have expired while it was read
             raise
 
+    def decided(self) -> TableState:
+        """Reads the newest version, and fails where `state` may pass over one that was decided before the call.
+
+        Where a database holds the commits, `state` does not see a version that is claimed and not published while the
+        database does not answer. A reader may do without it. Whoever ends, aborts or removes something because no
+        version names it may not.
+
+        Raises:
+            Unavailable: the database or the store does not answer.
+            Unsupported: ``catalog-commits``: this process does not have the database.
+        """
+        if (self._known or self.state()).catalog_commits:
+            publish_claimed(self.storage, self.location)
+        return self.state()
+
     def _require_readable(self, version: int, newest: TableState) -> None:
         if not 0 <= version < newest.version or is_retained(newest, version):
             return
@@ -176,7 +192,13 @@ class FileStore:
             )
 
     def snapshots(self, limit: int | None = None, before: int | None = None) -> list[Snapshot]:
-        """Lists the snapshots that can be read, newest first: at most `limit`, all older than version `before`."""
+        """Lists the snapshots that can be read, newest first: at most `limit`, all older than version `before`.
+
+        Raises:
+            Unavailable: also where a database holds the commits and does not answer: whoever looks for a commit whose
+                outcome is unknown must not read that there is none.
+        """
+        publish_where_held(self.storage)
         newest = self.state()
         readable = (v for v in range(newest.version, -1, -1) if is_retained(newest, v))
         wanted = itertools.islice((v for v in readable if before is None or v < before), limit)

@@ -18,12 +18,23 @@ import log.table.session
 import managed_table.log_change
 import tablestore.recovering.republish
 from filestore.ambient import Ambient
+from filestore.commit.claims import Claim, Claims
 from filestore.errors import NotFound, TableStoreError, Unavailable
 from filestore.storage.interface import FileInfo, ReadableFile, Storage, TaggedFile
 from filestore.storage.locations import Storages
 from log.table.systems import open_log
 
-__all__ = ["Call", "FailAt", "FaultyStorage", "Hook", "Killed", "OneStorage", "Undeletable", "faulty_logs"]
+__all__ = [
+    "Call",
+    "FailAt",
+    "FaultyClaims",
+    "FaultyStorage",
+    "Hook",
+    "Killed",
+    "OneStorage",
+    "Undeletable",
+    "faulty_logs",
+]
 
 
 class Killed(BaseException):
@@ -218,6 +229,29 @@ class _Sink:
 
     def close(self) -> None:
         self._sink.close()
+
+
+@dataclass(slots=True)
+class FaultyClaims:
+    """Claims that call a hook before and after each call, as `FaultyStorage` does."""
+
+    inner: Claims
+    hook: Hook
+
+    def _do(self, name: str, work: Callable[[], Any]) -> Any:
+        self.hook(Call(f"claims.{name}", "", done=False))
+        result = work()
+        self.hook(Call(f"claims.{name}", "", done=True))
+        return result
+
+    def newest(self) -> Claim | None:
+        return self._do("newest", self.inner.newest)  # type: ignore[no-any-return]
+
+    def claim(self, wanted: Claim, after: Claim | None) -> Claim:
+        return self._do("claim", lambda: self.inner.claim(wanted, after))  # type: ignore[no-any-return]
+
+    def publish(self, claim: Claim) -> Claim | None:
+        return self._do("publish", lambda: self.inner.publish(claim))  # type: ignore[no-any-return]
 
 
 @contextmanager

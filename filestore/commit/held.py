@@ -22,7 +22,7 @@ from filestore.storage.interface import FileInfo, ReadableFile, Storage, TaggedF
 from filestore.storage.refusals import exists_already
 from filestore.storage.retries import repeated
 
-__all__ = ["HeldStorage", "held", "needs_its_catalog", "publish_claimed"]
+__all__ = ["HeldStorage", "held", "needs_its_catalog", "publish_claimed", "publish_where_held"]
 
 logger = logging.getLogger(__name__)
 
@@ -241,7 +241,8 @@ class HeldStorage:
         """Publishes what is claimed, if it is that version (or any); returns whether it may be there now.
 
         A reader gets along without it: until it is published the writer has had no success to report. So a database
-        that does not answer, or a store in which this process may not write, does not keep it from reading.
+        that does not answer, or a store in which this process may not write, does not keep it from reading. Whoever
+        decides by what is not there asks by `publish_claimed` before.
         """
         claims = self._claims
         if claims is None:
@@ -349,11 +350,22 @@ def held(storage: Storage) -> bool:
 def publish_claimed(storage: Storage, location: str) -> None:
     """Calls `HeldStorage.publish_claimed` for a table whose commits are held; raises the same errors.
 
-    Whoever removes files that no version names has to do this first: a claimed version may name them.
+    Whoever ends, aborts or removes what no version names has to do this first: a claimed version may name it
+    (`filestore.table.FileStore.decided`).
     """
     if not isinstance(storage, HeldStorage):
         raise needs_its_catalog(location)
     storage.publish_claimed()
+
+
+def publish_where_held(storage: Storage) -> None:
+    """Publishes what is claimed if this process has the database; for reports, which any process may make.
+
+    Raises:
+        Unavailable: the database or the store does not answer: a report that passes over a claimed version is wrong.
+    """
+    if isinstance(storage, HeldStorage) and storage.commits:
+        storage.publish_claimed()
 
 
 def needs_its_catalog(location: str) -> Unsupported:

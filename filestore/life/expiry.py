@@ -175,10 +175,11 @@ def _clean(store: FileStore, lives: Lifetimes, announced: TableState, versions: 
     """Removes what is not needed, by the version that recorded what has expired.
 
     IMPORTANT: consumers are listed after that version was committed, and the newest version is read after that: a
-    rollback holds the version that it restores until it is committed.
+    rollback holds the version that it restores until it is committed. One that a database has decided, and that nobody
+    has published yet, counts, too.
     """
     held = holds(store.storage, store.location, announced, store.ambient.now_ms())
-    newest = store.state()
+    newest = store.decided()
     try:
         lives = followed(store.delta_log, lives, newest.version)
     except Corrupt:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from filestore import layout
 from filestore.checks.leftovers import Leftover, leftovers
-from filestore.commit.held import publish_claimed
 from filestore.retention.history import history_of
 from filestore.table import FileStore
 
@@ -34,10 +33,7 @@ def find_orphans(store: FileStore, before_ms: int, at_work_since_ms: Callable[[]
     files = list(store.storage.walk(store.location))
     since = at_work_since_ms()
     limit = before_ms if since is None else min(before_ms, since)
-    state = store.state()
-    if state.catalog_commits:
-        publish_claimed(store.storage, store.location)
-        state = store.state()
+    state = store.decided()
     named = {path for path, _ in history_of(store.delta_log, state.version).spans()}
     found = (left for left in leftovers(store, files, named, state) if left.is_ours and left.modified_ms < limit)
     return sorted(found, key=lambda left: left.path)

@@ -226,6 +226,9 @@ class Recovery:
             self._fenced |= commit_ids
 
     def _unnamed(self, transaction_ids: Iterable[str]) -> set[str]:
-        """Reads the history, and returns those that it does not name."""
+        """Reads the history, and returns those that it does not name.
+
+        IMPORTANT: a version that a database has decided names them, too, even if nobody has published it yet.
+        """
         ids = set(transaction_ids)
-        return ids - {t.id for t in self._filestore.state().log.open} if ids else ids
+        return ids - {t.id for t in self._filestore.decided().log.open} if ids else ids

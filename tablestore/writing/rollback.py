@@ -8,7 +8,7 @@ does not change: the older files are read by it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 
 import pyarrow.compute as pc
@@ -18,7 +18,7 @@ from filestore.commit.loop import Committed
 from filestore.commit.proposal import FileChanges, LogChanges, Premises, Proposal, RunChanges
 from filestore.commit.protocol import CommitAttempt, Observer, attempt_each
 from filestore.delta.state import TableState
-from filestore.errors import Conflict
+from filestore.errors import CommitUnknown, Conflict
 from filestore.files.leftovers import remove
 from filestore.life.consumers import Consumer
 from filestore.life.restore import Restored, as_defined_now, restored
@@ -66,8 +66,13 @@ def rollback(table: WriterTable, version: int, observer: Observer | None = None)
     if version == newest.version:
         return filestore.snapshot(version)
     work = _Rollback(table, version)
-    with Consumer(filestore, f"rollback-{filestore.ambient.new_id()}").register(version, rows=True):
-        committed = filestore.commit(work.begin, base=newest, observer=observer)
+    with ExitStack() as held:
+        held.enter_context(Consumer(filestore, f"rollback-{filestore.ambient.new_id()}").register(version, rows=True))
+        try:
+            committed = filestore.commit(work.begin, base=newest, observer=observer)
+        except CommitUnknown:
+            held.pop_all()  # the version may still come, and names files of the older one: the hold ends by its age
+            raise
     return filestore.snapshot(work.unchanged) if committed is None else committed.snapshot
 
 

@@ -155,14 +155,14 @@ class TableWriter:
                 again.
 
         Raises:
-            Unavailable: log or storage did not answer.
+            Unavailable: log or storage did not answer, or the database that holds the table's commits.
         """
         self._recovery.search_again()
         config = self.log
         if wait and config is not None:
             self._filestore.leases.wait_until_known()
         with log_session(config, self._ambient) as log:
-            found = self._recovery.before_write(self._filestore.state(), log)
+            found = self._recovery.before_write(self._filestore.decided(), log)
             repaired = tuple(sorted(self._repair()))
             return replace(found, repaired=repaired, foreign=self._recovery.foreign(log))
 

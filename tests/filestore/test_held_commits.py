@@ -27,7 +27,7 @@ from filestore.storage.interface import Storage
 from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from tests.depth import Depth
-from tests.faults import Call, FailAt, FaultyStorage, Hook, Killed
+from tests.faults import Call, FailAt, FaultyClaims, FaultyStorage, Hook, Killed
 from tests.folders import memory_folder
 from tests.simulation.turns import Task, Turns, single_threaded
 from tests.tables import Clock, assert_healthy, create, define, in_order, prepare, read, read_deltalake, seeded, write
@@ -67,29 +67,6 @@ class Database:
     def _require_table(self) -> None:
         if self.dropped:
             raise NotFound("the table was dropped", code="table-not-found")
-
-
-@dataclass
-class FaultyClaims:
-    """Claims that call a hook before and after each call, as `FaultyStorage` does."""
-
-    inner: Claims
-    hook: Hook
-
-    def _do(self, name: str, work: Callable[[], Any]) -> Any:
-        self.hook(Call(f"claims.{name}", "", done=False))
-        result = work()
-        self.hook(Call(f"claims.{name}", "", done=True))
-        return result
-
-    def newest(self) -> Claim | None:
-        return self._do("newest", self.inner.newest)  # type: ignore[no-any-return]
-
-    def claim(self, wanted: Claim, after: Claim | None) -> Claim:
-        return self._do("claim", lambda: self.inner.claim(wanted, after))  # type: ignore[no-any-return]
-
-    def publish(self, claim: Claim) -> Claim | None:
-        return self._do("publish", lambda: self.inner.publish(claim))  # type: ignore[no-any-return]
 
 
 class LastWriterWins:
