@@ -95,12 +95,13 @@ def _is_small(file: DataFile, definition: TableDefinition) -> bool:
     return bool(file.size < definition.options["target-file-size"])
 
 
-def _dead(files: Iterable[DataFile]) -> int:
-    return sum(file.rows - file.live_rows for file in files)
+def _replaceable(file: DataFile) -> bool:
+    """Returns whether a full compaction writes a file anew, though it is alone: it has dead rows, or is outdated."""
+    return file.live_rows < file.rows or file.outdated
 
 
 def _all_unless_clean(files: Sequence[DataFile], definition: TableDefinition) -> Sequence[DataFile]:
-    clean = len(sorted_runs(files, definition)) <= 1 and not _dead(files)
+    clean = len(sorted_runs(files, definition)) <= 1 and not any(map(_replaceable, files))
     return () if clean else files
 
 
@@ -148,7 +149,7 @@ def _dead_size(file: DataFile) -> int:
 def _pieces(files: Sequence[DataFile], definition: TableDefinition, full: bool) -> Sequence[DataFile]:
     """The small files of a table without a key, in the order in which they were written."""
     small = [file for file in files if _is_small(file, definition)]
-    worn = [file for file in files if (_dead([file]) if full else _amplified([file], definition))]
+    worn = [file for file in files if (_replaceable(file) if full else _amplified([file], definition))]
     enough = 2 if full else definition.options["num-sorted-run.compaction-trigger"]
     chosen = {file.path: file for file in [*(small if len(small) >= enough else ()), *worn]}
     return sorted(chosen.values(), key=lambda file: (file.modified_ms, file.path))

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filestore.checks.filters import check_filters
+from filestore.checks.hidden import HiddenValues
 from filestore.checks.report import Findings, Invariant, cause_of
 from filestore.delta.vectors import positions
 from filestore.errors import Corrupt, NotFound, Unsupported
@@ -98,8 +99,11 @@ class _FileCheck:
             self._wrong(Invariant.STATISTICS, f"has statistics that cannot be read ({error!r}): {self._file.stats}")
         self._check_schema(stored, wanted)
         good = [name for name in stored if stored[name] == wanted.get(name)]
-        for rows in _groups(parquet, good):
+        hidden = HiddenValues(parquet)
+        for group, rows in _groups(parquet, good):
             self._rows += rows.num_rows
+            for what in hidden.found(group, rows):
+                self._wrong(Invariant.HIDDEN_VALUE, f"has {what}: a full compaction writes the file anew")
             self._check_place(rows)
             self._check_order(rows)
             self._check_values(rows)
@@ -258,8 +262,8 @@ def _value(claimed: Any, kind: pa.DataType) -> Any:
     return float(claimed) if pa.types.is_floating(kind) else claimed
 
 
-def _groups(parquet: ParquetReader, columns: Sequence[str]) -> Iterator[pa.Table]:
+def _groups(parquet: ParquetReader, columns: Sequence[str]) -> Iterator[tuple[int, pa.Table]]:
     for group in range(len(parquet.group_rows)):
         rows = parquet.read(group).select(columns)
         if rows.num_rows:
-            yield rows
+            yield group, rows

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filestore.checks.hidden import HiddenValues
 from filestore.checks.report import Findings, Invariant, cause_of
 from filestore.delta.actions import RUN_DOMAIN, TOMBSTONES_DOMAIN, pending_run
 from filestore.delta.log import Commit
@@ -124,6 +125,7 @@ def _wrong_rows(table: TableFiles, run: Run, parquet: ParquetReader) -> Iterator
         yield f"has {parquet.footer.num_rows} rows, the log says {run.rows}"
     first: Key | None = None
     last: Key | None = None
+    hidden = HiddenValues(parquet)
     for group in range(len(parquet.group_rows)):
         rows = parquet.read(group)
         lowest, highest = key_at(rows, keys, 0), key_at(rows, keys, rows.num_rows - 1)
@@ -132,6 +134,7 @@ def _wrong_rows(table: TableFiles, run: Run, parquet: ParquetReader) -> Iterator
             yield "is not sorted by key"
         if isinstance(run, PendingRun):
             yield from _wrong_changes(table, run, rows)
+            yield from (f"has {what}: fold the runs" for what in hidden.found(group, rows))
         first, last = first or lowest, highest
     if first is not None and last is not None and (encode_key(first), encode_key(last)) != (run.min_key, run.max_key):
         yield f"has keys from {encode_key(first)} to {encode_key(last)}, the log says {run.min_key} to {run.max_key}"

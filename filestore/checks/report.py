@@ -50,6 +50,7 @@ class Invariant(StrEnum):
     KEY_BOUNDS = "key-bounds"
     STATISTICS = "statistics"
     BLOOM_FILTER = "bloom-filter"
+    HIDDEN_VALUE = "hidden-value"
     VECTOR = "vector"
     RETAINED_FILE = "retained-file"
     UNIQUE_KEY = "unique-key"

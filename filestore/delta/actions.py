@@ -56,6 +56,8 @@ BUCKET_TAG = "tablestore.bucket"
 LEVEL_TAG = "tablestore.level"
 MIN_KEY_TAG = "tablestore.minKey"
 MAX_KEY_TAG = "tablestore.maxKey"
+EDITION_TAG = "tablestore.edition"
+_FIRST_EDITION = 1  # its files have no tag
 WRITER_FEATURE = "tablestore.primaryKey"
 FENCES = "tablestore.fences"
 CATALOG_COMMITS = "tablestore.catalogCommits"
@@ -141,6 +143,8 @@ def metadata_action(definition: TableDefinition, table_id: str, created_ms: int)
 def add_action(file: DataFile, *, data_change: bool) -> Action:
     """Returns the ``add`` action of a file that becomes part of the table, or stays in it with another vector."""
     tags = {BUCKET_TAG: str(file.slot.bucket), LEVEL_TAG: str(file.level)}
+    if file.edition > _FIRST_EDITION:
+        tags[EDITION_TAG] = str(file.edition)
     if file.min_key is not None and file.max_key is not None:
         tags |= {MIN_KEY_TAG: file.min_key, MAX_KEY_TAG: file.max_key}
     stats = json.loads(file.stats) | {"tightBounds": file.vector is None}
@@ -279,4 +283,5 @@ def data_file(add: Mapping[str, Any], partition_by: Sequence[str]) -> DataFile:
         min_key=tags.get(MIN_KEY_TAG),
         max_key=tags.get(MAX_KEY_TAG),
         vector=DeletionVector.from_action(add.get("deletionVector")),
+        edition=int(tags.get(EDITION_TAG, _FIRST_EDITION)),
     )

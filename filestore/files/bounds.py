@@ -79,14 +79,9 @@ def _of_row_groups(
 ) -> list[_Known]:
     leaves = {name: footer.leaf(in_file) for name, in_file in stored.items()}
     absent = [name for name, leaf in leaves.items() if leaf is None]  # they were added to the table after the file
+    # the footers of files from before edition 2 have bounds for these, too, which ignore NaN (FORMAT.md section 7)
     floating = {name for name in stored if pa.types.is_floating(types[name])}
-    # A footer's bounds ignore NaN, which polars sorts above all values; a column with Delta bounds has no NaN.
-    proven = json.loads(file.stats)["minValues"] if floating else {}
-    safe = {
-        name: leaf
-        for name, leaf in leaves.items()
-        if leaf is not None and (name not in floating or stored[name] in proven)
-    }
+    safe = {name: leaf for name, leaf in leaves.items() if leaf is not None and name not in floating}
     groups = range(footer.metadata.num_row_groups)
     known = [_of_row_group(footer.metadata.row_group(group), safe) for group in groups]
     for group in known:

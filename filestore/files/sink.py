@@ -1,13 +1,18 @@
-"""A Parquet file that is being written: its owner must close or discard it."""
+"""A Parquet file that is being written: its owner must close or discard it.
+
+All Parquet files of tables are written here, so that rule 8 of FORMAT.md section 7 holds for each of them.
+"""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from filestore.errors import TableStoreError, Unavailable
+from filestore.files.leaves import skippable
 from filestore.storage.interface import Storage
 from filestore.storage.local import writing
 
@@ -16,6 +21,8 @@ __all__ = ["ParquetSink"]
 
 class ParquetSink:
     """Creates a file and writes row groups into it.
+
+    Whatever its owner wants, FLOAT and DOUBLE columns get no statistics and no dictionary (decision 115).
 
     Args:
         storage: The storage of the file.
@@ -39,7 +46,7 @@ class ParquetSink:
         self._writer: pq.ParquetWriter | None = None
         try:
             with writing(path):
-                self._writer = pq.ParquetWriter(self._file, schema, **how)
+                self._writer = pq.ParquetWriter(self._file, schema, **how | _sound(schema, how))
         except BaseException:
             self.discard()
             raise
@@ -74,3 +81,11 @@ class ParquetSink:
                 thing.close()
         with contextlib.suppress(Unavailable):
             self._storage.delete(self._path)
+
+
+def _sound(schema: pa.Schema, how: Mapping[str, object]) -> dict[str, object]:
+    """Returns what is left of the wanted statistics and dictionaries: those that hide no row, whoever reads them."""
+    sound = skippable(schema)
+    wanted = how.get("use_dictionary", True)
+    chosen = wanted if isinstance(wanted, list) else sound if wanted else []
+    return {"write_statistics": sound, "use_dictionary": [name for name in chosen if name in sound] or False}

@@ -53,9 +53,13 @@ class StatisticsBuilder:
             self._high.pop(name, None)
             return
         bounds = pc.min_max(column).as_py()
-        if bounds["min"] is not None:
-            self._low[name] = min(self._low.get(name, bounds["min"]), bounds["min"])
-            self._high[name] = max(self._high.get(name, bounds["max"]), bounds["max"])
+        low, high = bounds["min"], bounds["max"]
+        if low is None:
+            return
+        if pa.types.is_floating(column.type):
+            low, high = low or -0.0, high or 0.0  # either zero may be in the file, and a reader may distinguish them
+        self._low[name] = min(self._low.get(name, low), low)
+        self._high[name] = max(self._high.get(name, high), high)
 
     def to_json(self) -> str:
         """Returns Delta's ``stats`` text."""

@@ -244,5 +244,5 @@ def _repeating(rows: pa.Table, sorted_ones: Sequence[str]) -> list[str]:
     """
     sample = rows.take(np.arange(0, rows.num_rows, 1 + rows.num_rows // _SAMPLE_ROWS))
     frame = frame_of(sample.select([n for n in rows.column_names if n not in sorted_ones]))
-    scalars = frame.select(~(cs.nested() | cs.boolean()))
+    scalars = frame.select(~(cs.nested() | cs.boolean() | cs.float()))
     return [column.name for column in scalars if column.n_unique() * 2 < len(column)]

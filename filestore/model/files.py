@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-__all__ = ["ChangeFile", "DataFile", "DeletionVector", "Partition", "PendingRun", "Slot", "Tombstones"]
+__all__ = ["EDITION", "ChangeFile", "DataFile", "DeletionVector", "Partition", "PendingRun", "Slot", "Tombstones"]
+
+EDITION = 2
+"""The edition of FORMAT.md section 7 by which data files are written now."""
 
 Partition = tuple[tuple[str, str | None], ...]
 """Partition columns and their values as Delta writes them, in the table's order; empty without partitions."""
@@ -77,6 +80,7 @@ class DataFile:
         min_key: The first sort key as JSON text (see `filestore.rows.keys`); None without a sort key.
         max_key: The last sort key.
         vector: Its deleted rows, if any.
+        edition: The edition of FORMAT.md section 7 by which it was written.
     """
 
     path: str
@@ -89,11 +93,17 @@ class DataFile:
     min_key: str | None = None
     max_key: str | None = None
     vector: DeletionVector | None = None
+    edition: int = EDITION
 
     @property
     def live_rows(self) -> int:
         """The number of rows that readers see."""
         return self.rows - (self.vector.cardinality if self.vector else 0)
+
+    @property
+    def outdated(self) -> bool:
+        """Returns whether a later edition writes it in another way: a full compaction replaces it."""
+        return self.edition < EDITION
 
     def with_vector(self, vector: DeletionVector | None) -> DataFile:
         """Returns the same file with other deleted rows."""

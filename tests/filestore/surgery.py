@@ -498,6 +498,10 @@ _FILES: dict[str, tuple[Invariant, Damage]] = {
         on_stats(lambda stats: stats["maxValues"].update(id=0), with_vector=True),
     ),
     "a NaN and bounds": (Invariant.STATISTICS, _set_column("v", lambda rows: [float("nan")] * rows.num_rows)),
+    "a NaN beyond a footer's bounds": (
+        Invariant.HIDDEN_VALUE,
+        _set_column("v", lambda rows: [float("nan")] + [0.0] * (rows.num_rows - 1)),
+    ),
     "a wrong null count": (Invariant.STATISTICS, on_stats(lambda stats: stats["nullCount"].update(v=1))),
     "a bound of another type": (Invariant.STATISTICS, on_stats(lambda stats: stats["minValues"].update(id="x"))),
     "a bound of an unknown column": (Invariant.STATISTICS, on_stats(lambda stats: stats["minValues"].update(zz=1))),

@@ -90,3 +90,12 @@ def test_wide_decimals_have_no_bounds() -> None:
         pa.table({"wide": pa.array([Decimal(10) ** 20], pa.decimal128(38, 2)), "small": pa.array([Decimal("1.50")])})
     )
     assert stats["minValues"] == {"small": 1.5}
+
+
+@given(st.lists(st.sampled_from([0.0, -0.0, 1.0, -1.0]), min_size=1))
+def test_a_bound_of_zero_is_beyond_both_zeros(numbers: list[float]) -> None:
+    stats = stats_of(pa.table({"c": numbers[:1]}), pa.table({"c": pa.array(numbers[1:], pa.float64())}))
+    low, high = stats["minValues"]["c"], stats["maxValues"]["c"]
+    assert (low, high) == (min(numbers), max(numbers))
+    assert low or math.copysign(1, low) < 0
+    assert high or math.copysign(1, high) > 0

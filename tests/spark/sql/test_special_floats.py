@@ -1,0 +1,83 @@
+"""Spark finds NaN and -0.0 by any condition, and changes the rows with them (FORMAT.md sections 7 and 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tablestore import Store
+from tests.depth import Depth
+from tests.filestore.special_floats import COLUMNS, CONDITIONS, Condition, Row, layout, named
+from tests.model.model import tiny_row_groups
+from tests.spark.sql.conftest import Sql
+
+NAN = float("nan")
+FLOATS = (None, NAN, -0.0, 0.0, 1.0, 5.0)
+Find = Callable[[str], str]
+Case = tuple[str, Condition]
+
+
+@pytest.fixture
+def rows(store: Store) -> Iterator[list[Row]]:
+    with tiny_row_groups():
+        made, group = layout(FLOATS)
+        columns = "id BIGINT, p INT, d DOUBLE, f FLOAT, s STRUCT<x: DOUBLE, y: FLOAT>, a ARRAY<DOUBLE>"
+        options = {"row-group.rows": str(group), "log.system": "none"}
+        table = store.create_table("shop.t", columns, partition_by=["p"], options=options)
+        table.write(made)
+        yield made
+
+
+def test_every_condition_finds_its_rows(
+    spark: SparkSession, session: SparkSession, store: Store, rows: list[Row], depth: Depth
+) -> None:
+    """By our catalog, and by Delta's reader and Parquet's in a session that knows of none."""
+    table = store.table("shop.t")
+    files = [f"{table.location}/{file.path}" for file in table.files()]
+    spark.read.parquet(*files).createOrReplaceTempView("special_floats")
+    cases = depth.sample([(column, condition) for condition in CONDITIONS for column in COLUMNS], 24, deep=2)
+    for known, source in ((session, "lake.shop.t"), (spark, f"delta.`{table.location}`"), (spark, "special_floats")):
+        for start in range(0, len(cases), 12):
+            check(known, source, cases[start : start + 12], rows)
+
+
+def check(session: SparkSession, source: str, cases: list[Case], rows: list[Row]) -> None:
+    """Runs conditions as the parts of one query, each with its own scan."""
+    wheres = [condition.sql.format(column) for column, condition in cases]
+    parts = [f"SELECT {number} AS part, id FROM {source} WHERE {where}" for number, where in enumerate(wheres)]
+    found: dict[int, list[int]] = {}
+    for row in session.sql(" UNION ALL ".join(parts)).collect():
+        found.setdefault(row.part, []).append(row.id)
+    for number, (column, condition) in enumerate(cases):
+        expected = named(rows, column, condition)
+        assert sorted(found.get(number, [])) == expected, f"{source}: {wheres[number]}"
+
+
+@pytest.mark.parametrize("key", ["", ", PRIMARY KEY (id)"], ids=["append", "upsert"])
+def test_update_delete_and_merge_reach_a_nan(sql: Sql, key: str) -> None:
+    sql(f"CREATE TABLE lake.shop.n (id BIGINT, x DOUBLE, v INT{key})")
+    sql("INSERT INTO lake.shop.n VALUES (1, CAST('NaN' AS DOUBLE), 0), (2, 1.0, 0)")
+    for where in ("x > 3", "x <> 1", "x = CAST('NaN' AS DOUBLE)", "NOT (x <= 3)", "isnan(x)"):
+        assert sql(f"SELECT id FROM lake.shop.n WHERE {where}") == [(1,)], where
+    sql("UPDATE lake.shop.n SET v = 1 WHERE x > 3")
+    assert sql("SELECT id, v FROM lake.shop.n") == [(1, 1), (2, 0)]
+    sql(
+        "MERGE INTO lake.shop.n t USING (SELECT CAST('NaN' AS DOUBLE) AS y) s ON t.x = s.y AND t.x > 3 "
+        "WHEN MATCHED THEN UPDATE SET v = 2"
+    )
+    assert sql("SELECT id, v FROM lake.shop.n") == [(1, 2), (2, 0)]
+    sql("DELETE FROM lake.shop.n WHERE x <> 1")
+    assert sql("SELECT id, v FROM lake.shop.n") == [(2, 0)]
+
+
+@pytest.mark.deep
+def test_a_zero_with_a_sign_is_reached(sql: Sql) -> None:
+    """Parquet's readers look 0.0 up in a dictionary by its bits, and skip the row group."""
+    sql("CREATE TABLE lake.shop.z (id BIGINT, x DOUBLE)")
+    sql("INSERT INTO lake.shop.z SELECT id, -0.0D FROM range(10)")
+    for where in ("x = 0", "x >= 0", "x IN (0.0D, 3.0D)", "x <=> 0.0D", "x BETWEEN 0 AND 1"):
+        assert sql(f"SELECT count(id) FROM lake.shop.z WHERE {where}") == [(10,)], where
+    sql("DELETE FROM lake.shop.z WHERE x = 0")
+    assert sql("SELECT count(id) FROM lake.shop.z") == [(0,)]
