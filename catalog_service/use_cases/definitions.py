@@ -45,9 +45,12 @@ def definition_of(request: CreateTable) -> TableDefinition | KafkaDeclaration:
             `parse_column_list`; ``partition-by``: a table that is a topic cannot be partitioned by columns;
             ``literal-secret``.
     """
+    made = declaration_of(request) if CONNECTOR in request.options else _managed(request)
     check_references(request.options)
-    if CONNECTOR in request.options:
-        return declaration_of(request)
+    return made
+
+
+def _managed(request: CreateTable) -> TableDefinition:
     _require_connector(request.options)
     listed = _listed(request)
     schema = managed_schema(listed.columns)

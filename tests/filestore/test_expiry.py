@@ -547,7 +547,7 @@ def test_a_consumers_file_that_is_damaged_is_named(folder: Path) -> None:
     path = Path(store.location) / layout.consumer_path("x")
     for content in ("{", "[]", '{"id": "x"}'):
         path.write_text(content)
-        with pytest.raises(Corrupt, match=r"is no consumer's file \(.*\): remove it") as caught:
+        with pytest.raises(Corrupt, match=r"consumer's file .* is damaged \(.*\): remove it") as caught:
             Consumer(store, "x").position()
         assert caught.value.code == "bad-consumer"
     path.with_name("notes.md").write_text("")
