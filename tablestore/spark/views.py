@@ -11,8 +11,9 @@ from pyspark.sql import SparkSession
 
 from filestore.arguments import checks_arguments
 from filestore.checks.report import Report
-from tablestore.spark.batch.view_engine import SparkViews, view_settings
+from tablestore.spark.batch.view_engine import SparkViews
 from tablestore.spark.batch.view_rows import TableReader
+from tablestore.spark.batch.view_session import view_settings
 from tablestore.spark.batch.views import spark_execution
 from tablestore.store import Store
 from tablestore.table import Table

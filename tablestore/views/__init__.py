@@ -12,6 +12,7 @@ refresh_order  the order of views that read other views. Pure
 spark_syntax   parses queries of Spark, pipes among them. Pure
 view_query     the query of a view that Spark refreshes, as text and its clauses. Pure
 view_errors    errors about the tables of a view, with its name
+view_settings  the settings of Spark with which such a query runs. Pure
 view_names     names of columns in such a query, and its joins. Pure
 view_plan      whether it is refreshed from what changed or as a whole, and how. Pure
 view_creation  the table of such a view

@@ -13,6 +13,7 @@ from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest, NotFound, TableStoreError, Unsupported
 from filestore.model.definition import TableDefinition
 from filestore.model.schema import Schema
+from filestore.model.types import to_sql
 from filestore.operations.replaced_rows import ChangeRunner, changes_in_threads
 from tablestore.table import Table
 from tablestore.views.examination import cannot_be_refreshed, different_rows, unchecked
@@ -21,6 +22,7 @@ from tablestore.views.refresh_plan import RefreshPlan
 from tablestore.views.view import InputLag, View
 from tablestore.views.view_plan import Incremental, Mode, ViewPlan, Whole, plan_view, with_key
 from tablestore.views.view_query import ViewQuery, parse_view
+from tablestore.views.view_settings import other_meaning, settings_of
 from tablestore.writing.write_job import WriteRunner
 
 __all__ = [
@@ -30,10 +32,7 @@ __all__ = [
     "RefreshedQuery",
     "RowCounts",
     "explained_query",
-    "settings_of",
 ]
-
-_SETTING = "view.setting."
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +166,7 @@ class MaintainedQuery(View[RefreshedQuery]):
         definition = output.definition
         definitions = {table.identifier: state.definition for table, state in zip(self.inputs, states, strict=True)}
         key = definition.primary_key
-        plan = with_key(plan_view(self.query, definitions, key), definition.schema, (), Mode.AUTO)
+        plan = with_key(plan_view(self.query, definitions, self._settings, key), definition.schema, (), Mode.AUTO)
         if isinstance(plan, Incremental) and set(plan.key) != set(key):
             plan = Whole("its table was created without the key that the query has")
         return with_key(plan, definition.schema, (), Mode(definition.options["view.incremental"]))
@@ -176,7 +175,7 @@ class MaintainedQuery(View[RefreshedQuery]):
         self._plan(output, states)
 
     def _columns(self, states: Sequence[TableState]) -> Sequence[Sequence[str]]:
-        names = self.query.names
+        names = None if other_meaning(self._settings) else self.query.names
         return [
             [
                 column
@@ -227,8 +226,7 @@ class MaintainedQuery(View[RefreshedQuery]):
         self._check_columns(result, output)
 
     def _check_columns(self, result: Schema, output: TableState) -> None:
-        known = [(column.name, column.type) for column in output.definition.schema]
-        if [(column.name, column.type) for column in result] != known:
+        if _columns_in_sql(result) != _columns_in_sql(output.definition.schema):
             raise InvalidRequest(
                 "it does not fit its query any more: a column that it reads has another type now, or * stands "
                 "for other columns; create it again",
@@ -270,6 +268,11 @@ class MaintainedQuery(View[RefreshedQuery]):
         return self._engine
 
 
+def _columns_in_sql(schema: Schema) -> list[tuple[str, str]]:
+    """Returns names and types; SQL, in which a table is created, has no lists and maps without nulls."""
+    return [(column.name, to_sql(column.type)) for column in schema]
+
+
 def _same_schemas(before: Sequence[TableState], after: Sequence[TableState]) -> bool:
     pairs = zip(before, after, strict=True)
     return all(former.definition.schema == now.definition.schema for former, now in pairs)
@@ -279,11 +282,6 @@ def explained_query(name: str, plan: ViewPlan) -> tuple[str, ...]:
     """Returns how a view that Spark computes is refreshed, a line each."""
     how = "incrementally, by Spark" if isinstance(plan, Incremental) else f"as a whole, by Spark: {plan.reason}"
     return (f"{name} is refreshed {how}", *plan.described())
-
-
-def settings_of(options: Mapping[str, str]) -> dict[str, str]:
-    """Returns the settings of Spark among the options of a view."""
-    return {name.removeprefix(_SETTING): value for name, value in options.items() if name.startswith(_SETTING)}
 
 
 def needs_spark(name: str) -> TableStoreError:

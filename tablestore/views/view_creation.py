@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from filestore.errors import InvalidRequest
 from filestore.model.definition import TableDefinition
 from filestore.model.schema import Column, Schema
-from tablestore.views.maintained_query import QueryEngine, QueryWork, settings_of
+from tablestore.views.maintained_query import QueryEngine, QueryWork
 from tablestore.views.output_table import VIEW_QUERY
 from tablestore.views.statement import Place
 from tablestore.views.view_plan import Incremental, Mode, ViewPlan, plan_view, with_key
 from tablestore.views.view_query import ViewQuery
+from tablestore.views.view_settings import settings_of
 
 __all__ = ["MaterializedView", "QueryTable", "query_table"]
 
@@ -77,8 +78,9 @@ def query_table(
         Unsupported: ``view-not-incremental``.
     """
     mode = Mode(asked.options.get("view.incremental", Mode.AUTO))
-    plan = plan_view(query, definitions, asked.primary_key)
-    schema = engine.schema(QueryWork(query, plan, settings_of(asked.options), versions))
+    settings = settings_of(asked.options)
+    plan = plan_view(query, definitions, settings, asked.primary_key)
+    schema = engine.schema(QueryWork(query, plan, settings, versions))
     plan = with_key(plan, schema, asked.primary_key, mode)
     key = _spelled(asked.primary_key, schema) or (plan.key if isinstance(plan, Incremental) else ())
     columns = (Column(column.name, column.type, column.name not in key) for column in schema)

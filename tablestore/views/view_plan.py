@@ -22,6 +22,7 @@ from filestore.model.types import is_key_type
 from tablestore.views.join_query import conjuncts
 from tablestore.views.view_names import NotPlainError, Source, SourceNames, plain_joins
 from tablestore.views.view_query import WINDOW, Span, ViewQuery, shown
+from tablestore.views.view_settings import other_meaning
 
 __all__ = ["Form", "GroupKey", "Incremental", "Mode", "ViewPlan", "Whole", "check_key", "plan_view", "with_key"]
 
@@ -120,15 +121,21 @@ ViewPlan = Incremental | Whole
 
 
 def plan_view(
-    query: ViewQuery, definitions: Mapping[str, TableDefinition], primary_key: Sequence[str] = ()
+    query: ViewQuery,
+    definitions: Mapping[str, TableDefinition],
+    settings: Mapping[str, str],
+    primary_key: Sequence[str] = (),
 ) -> ViewPlan:
     """Plans the refreshes of a view.
 
     Args:
         query: The query.
         definitions: Those of its tables, by name.
+        settings: The settings of Spark with which it runs.
         primary_key: The key that the user gave, if any: its columns are taken to have no nulls.
     """
+    if (reason := other_meaning(settings)) is not None:
+        return Whole(reason, _is_repeatable(query.tree))
     try:
         return _planned(query, definitions, primary_key)
     except NotPlainError as error:

@@ -5,6 +5,7 @@ writing        a write as a job: each bucket is a task
 views          refreshes of maintained joins as jobs
 view_rows      the rows of a refresh of any other view, as DataFrames
 view_engine    runs the queries of these views
+view_session   the sessions in which they run, with the settings that a view keeps
 comparing      null-safe comparisons of values
 compaction     compactions, folds and the change data of overwrites as jobs
 overlays       versions with pending runs, and what the log shows beyond a version, as native scans

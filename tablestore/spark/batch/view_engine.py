@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import and_
+from typing import TypeVar
 
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import CapturedException
@@ -24,6 +25,7 @@ from tablestore.spark.batch.columns import spark_type
 from tablestore.spark.batch.compaction import spark_changes
 from tablestore.spark.batch.comparing import comparable, nearly_same, same
 from tablestore.spark.batch.view_rows import NEW, STORED, TableReader, ViewRows, paired
+from tablestore.spark.batch.view_session import in_view_session
 from tablestore.spark.batch.writing import spark_runner
 from tablestore.spark.jobs.errors import failure_of, raised_by_python
 from tablestore.table import Table
@@ -31,33 +33,11 @@ from tablestore.views.maintained_query import QueryWork, RowCounts
 from tablestore.views.view_plan import Form, Incremental
 from tablestore.writing.write_job import TaskOutcome, WriteJob, WriteRunner
 
-__all__ = ["SparkViews", "view_settings"]
+__all__ = ["SparkViews"]
 
-_KEPT = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")
-_KEPT_IF_SET = (
-    "spark.sql.ansi.",
-    "spark.sql.decimalOperations.allowPrecisionLoss",
-    "spark.sql.groupByAliases",
-    "spark.sql.groupByOrdinal",
-    "spark.sql.legacy.",
-    "spark.sql.mapKeyDedupPolicy",
-    "spark.sql.timestampType",
-)
-"""Other settings on which values or types of a query depend, or the beginnings of their names."""
+T = TypeVar("T")
+
 _COUNT = "_tablestore_count"
-_OURS = {
-    "spark.sql.caseSensitive": "false",
-    "spark.sql.datetime.java8API.enabled": "true",  # java.sql.Date lacks ten days of 1582
-    "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true",  # else few keys in memory are 200 tasks
-    "spark.sql.variable.substitute": "false",  # ${…} in the text of a query would be what each session has
-}
-"""Settings of the sessions in which views are computed; no value of a query depends on them but by names."""
-
-
-def view_settings(spark: SparkSession) -> dict[str, str]:
-    """Returns the settings of a session on which the values of a query depend; a view that it creates keeps them."""
-    found = {name: value for name, value in spark.conf.getAll.items() if name.startswith(_KEPT_IF_SET)}
-    return found | {name: str(spark.conf.get(name)) for name in _KEPT}
 
 
 @dataclass(frozen=True)
@@ -86,21 +66,24 @@ class SparkViews:
             InvalidRequest: ``view-query``: Spark refuses the query.
             Unsupported: ``view-query``: Spark says that the query has other rows each time.
         """
-        session = self._session(work.settings)
 
-        def empty(table: str, version: int) -> DataFrame:
-            return session.createDataFrame([], spark_type(self._definition(work, table, version).schema))
+        def analyzed(session: SparkSession) -> tuple[Schema, bool]:
+            def empty(table: str, version: int) -> DataFrame:
+                return session.createDataFrame([], spark_type(self._definition(work, table, version).schema))
 
-        reader = TableReader(empty, _no_changes)
-        with _sparks_words("Spark refuses the query"), ViewRows(session, reader, work) as rows:
-            result = rows.result()
-            repeatable = result._jdf.queryExecution().analyzed().deterministic()
+            reader = TableReader(empty, _no_changes)
+            with _sparks_words("Spark refuses the query"), ViewRows(session, reader, work) as rows:
+                result = rows.result()
+                repeatable = bool(result._jdf.queryExecution().analyzed().deterministic())
+                return Schema.from_delta(json.loads(result.schema.json())), repeatable
+
+        schema, repeatable = in_view_session(self.spark, work.settings, analyzed)
         if not repeatable:
             raise Unsupported(
                 "the query cannot be that of a materialized view: it has a function that gives another value each time",
                 code="view-query",
             )
-        return Schema.from_delta(json.loads(result.schema.json()))
+        return schema
 
     def runner(self, work: QueryWork, definition: TableDefinition) -> WriteRunner:
         """Returns what writes the rows of a refresh: all of them, or those that differ from the stored ones.
@@ -109,53 +92,40 @@ class SparkViews:
         """
 
         def run(job: WriteJob) -> Sequence[TaskOutcome]:
-            with _sparks_words("Spark cannot compute the rows"), self._rows(work) as rows:
+            def write(rows: ViewRows) -> Sequence[TaskOutcome]:
                 found = rows.result() if work.since is None else rows.differing()
                 work.require_tables()  # Spark has found the files by the tables' folders
                 return spark_runner(found, definition, each_key_once=bool(definition.primary_key))(job)
+
+            return self._with_rows(work, write)
 
         return run
 
     def compare(self, work: QueryWork) -> RowCounts:
         """Compares stored rows with the result. Sums of floating-point numbers may differ in their last digits."""
-        with _sparks_words("Spark cannot compute the rows"), self._rows(work) as rows:
+
+        def compared(rows: ViewRows) -> RowCounts:
             result, stored = rows.result(), rows.stored()
             key = self._definition(work, work.output, work.version).primary_key
             work.require_tables()
             exact = isinstance(work.plan, Incremental) and work.plan.form is Form.ROWS
             return _by_key(result, stored, key, exact=exact) if key else _as_bags(result, stored)
 
-    @contextmanager
-    def _rows(self, work: QueryWork) -> Iterator[ViewRows]:
-        session = self._session(work.settings)
-        with ViewRows(session, self.reader(session, partial(self._opened, work)), work) as rows:
-            yield rows
+        return self._with_rows(work, compared)
+
+    def _with_rows(self, work: QueryWork, do: Callable[[ViewRows], T]) -> T:
+        def in_session(session: SparkSession) -> T:
+            reader = self.reader(session, partial(self._opened, work))
+            with _sparks_words("Spark cannot compute the rows"), ViewRows(session, reader, work) as rows:
+                return do(rows)
+
+        return in_view_session(self.spark, work.settings, in_session)
 
     def _opened(self, work: QueryWork, name: str) -> Table:
         return work.tables[name] if name in work.tables else self.open_table(name)
 
     def _definition(self, work: QueryWork, name: str, version: int) -> TableDefinition:
         return self._opened(work, name).filestore.state(version).definition
-
-    def _session(self, settings: Mapping[str, str]) -> SparkSession:
-        """Returns a session with the settings of a view: names of tables and settings there are nobody else's.
-
-        It is no clone of the session: measured, Delta's own planning then finds the files of each query, by jobs.
-        """
-        session = self.spark.newSession()
-        known = session.conf.getAll
-        given = {
-            name: value
-            for name, value in self.spark.conf.getAll.items()
-            if known.get(name) != value and not name.startswith(_KEPT_IF_SET)
-        }
-        for name in known:
-            if name.startswith(_KEPT_IF_SET) and session.conf.isModifiable(name):
-                session.conf.unset(name)  # those of the program that refreshes it are not the view's
-        for name, value in {**given, **settings, **_OURS}.items():
-            if session.conf.isModifiable(name):
-                session.conf.set(name, value)
-        return session
 
 
 @contextmanager

@@ -39,7 +39,7 @@ def read(text: str) -> ViewQuery:
 
 
 def planned(text: str, *key: str) -> Incremental | Whole:
-    return plan_view(read(text), TABLES, key)
+    return plan_view(read(text), TABLES, {}, key)
 
 
 @pytest.mark.parametrize(
@@ -88,6 +88,25 @@ def test_a_joined_row_is_named_by_columns_of_earlier_tables(joins: str, equal: l
 
 
 @pytest.mark.parametrize(
+    ("setting", "usual", "other"),
+    [
+        ("caseSensitive", "false", "TRUE"),
+        ("groupByOrdinal", "true", "false"),
+        ("groupByAliases", " True", "false"),
+        ("ansi.doubleQuotedIdentifiers", "false", "true"),
+        ("parser.escapedStringLiterals", "false", "true"),
+        ("parser.quotedRegexColumnNames", "false", "true"),
+    ],
+)
+def test_a_text_that_means_something_else_to_spark_is_not_taken_apart(setting: str, usual: str, other: str) -> None:
+    query, name = read("SELECT n, count(*) AS c FROM orders GROUP BY 1"), f"spark.sql.{setting}"
+    assert isinstance(plan_view(query, TABLES, {name: usual, "spark.sql.session.timeZone": "UTC"}), Incremental)
+    plan = plan_view(query, TABLES, {name: other})
+    assert isinstance(plan, Whole)
+    assert plan.reason == f"it runs with {name} = {other}, by which its text has another meaning"
+
+
+@pytest.mark.parametrize(
     ("text", "key", "groups"),
     [
         ("SELECT n, count(*) AS c FROM orders GROUP BY n", ["n"], ["n"]),
@@ -128,7 +147,7 @@ def test_a_joined_row_is_named_by_columns_of_earlier_tables(joins: str, equal: l
 )
 def test_groups(text: str, key: list[str], groups: list[str]) -> None:
     query = read(text)
-    plan = plan_view(query, TABLES)
+    plan = plan_view(query, TABLES, {})
     assert isinstance(plan, Incremental), plan
     assert (plan.form, list(plan.key)) == (Form.GROUPS, key)
     assert [query.text[slice(*group.span)] for group in plan.groups] == groups
@@ -289,7 +308,7 @@ def test_offset_and_limit_may_be_columns() -> None:
     """They ended the clause in which they are."""
     query = read("SELECT topic, count(*) AS c FROM log WHERE topic <> '' AND offset > limit GROUP BY topic")
     assert query.part(query.clauses["where"], ["x"]) == "topic <> '' AND offset > limit"
-    assert isinstance(plan_view(query, TABLES), Incremental)
+    assert isinstance(plan_view(query, TABLES, {}), Incremental)
 
 
 def test_a_missing_table_is_an_error() -> None:

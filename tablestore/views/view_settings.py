@@ -1,0 +1,35 @@
+"""Settings of Spark by which the text of a query means something else than this package reads in it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = ["other_meaning", "settings_of"]
+
+_SETTING = "view.setting."
+_USUAL = {
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.groupByAliases": "true",
+    "spark.sql.groupByOrdinal": "true",
+    "spark.sql.legacy.bangEqualsNot": "false",
+    "spark.sql.legacy.consecutiveStringLiterals.enabled": "false",
+    "spark.sql.legacy.parser.havingWithoutGroupByAsWhere": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.parser.quotedRegexColumnNames": "false",
+}
+"""The values by which a query is read here: Spark's defaults."""
+
+
+def settings_of(options: Mapping[str, str]) -> dict[str, str]:
+    """Returns the settings of Spark among the options of a view."""
+    return {name.removeprefix(_SETTING): value for name, value in options.items() if name.startswith(_SETTING)}
+
+
+def other_meaning(settings: Mapping[str, str]) -> str | None:
+    """Returns why a query with these settings cannot be taken apart, as a clause; None if it can."""
+    for name, usual in _USUAL.items():
+        value = settings.get(name, usual)
+        if value.strip().lower() != usual:
+            return f"it runs with {name} = {value}, by which its text has another meaning"
+    return None
