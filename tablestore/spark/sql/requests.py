@@ -18,6 +18,7 @@ __all__ = [
     "managed_table",
     "name_of",
     "same_table",
+    "topic_stays",
     "wrong_provider",
 ]
 
@@ -33,6 +34,13 @@ PROVIDERS = ("tablestore", "delta")
 def wrong_provider(name: str) -> Unsupported:
     """Returns the error for another format."""
     return Unsupported(f"tables of this catalog are Delta tables: leave USING {name} out", code="provider")
+
+
+def topic_stays(name: str) -> Unsupported:
+    """Returns the error for an overwrite of a topic."""
+    return Unsupported(
+        f"{name} is a Kafka topic, which cannot be overwritten: INSERT INTO appends messages", code="connector-table"
+    )
 
 
 def name_of(request: Request) -> str:

@@ -16,7 +16,7 @@ from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.types import quoted
 from tablestore.kafka_table import KafkaTable
 from tablestore.spark.sql.changes import read_changes
-from tablestore.spark.sql.requests import Request, checked_table, name_of, same_table
+from tablestore.spark.sql.requests import Request, checked_table, name_of, same_table, topic_stays
 from tablestore.spark.sql.temporal_join import temporal_join
 from tablestore.spark.sql.topics import read_topic, stream_topic
 from tablestore.spark.store import SparkStore
@@ -147,10 +147,7 @@ def _overwrite(request: Request) -> Overwrite:
 
 def _refuse_overwrite(request: Request) -> None:
     if request.get("overwrite") is not None or request.get("output_mode") == "Complete":
-        raise Unsupported(
-            f"{name_of(request)} is a Kafka topic, which cannot be overwritten: INSERT INTO appends messages",
-            code="connector-table",
-        )
+        raise topic_stays(name_of(request))
 
 
 READS: Mapping[str, Callable[[SparkStore, Request], DataFrame]] = {

@@ -40,6 +40,7 @@ from tablestore.spark.sql.requests import (
     managed_table,
     name_of,
 )
+from tablestore.spark.sql.saved_rows import check_saved_rows
 from tablestore.spark.sql.topics import KIND, described_topic, described_watermark
 from tablestore.spark.sql.views import create_view, drop_view, load_view, rename_view
 from tablestore.spark.store import SparkStore
@@ -316,6 +317,7 @@ ANSWERS: Mapping[str, Callable[[Store, Request], Any]] = {
     "drop_table": _drop_table,
     "stage_table": _stage_table,
     "publish_table": _publish_table,
+    "check_saved_rows": check_saved_rows,
     "rename_table": _rename_table,
     "list_views": list_views,
     "load_view": default_is_empty(load_view, "view-not-found"),

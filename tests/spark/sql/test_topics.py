@@ -83,6 +83,15 @@ def test_messages_without_a_key(topics: Topics, session: SparkSession, sql: Sql)
     assert sql("SELECT name, sum(n) FROM lake.shop.events GROUP BY name") == [("a", 2), ("b", 3)]
 
 
+@pytest.mark.deep
+@pytest.mark.usefixtures("visits")
+def test_a_dataframe_is_not_saved_over_a_topic(session: SparkSession, store: Store) -> None:
+    rows = session.createDataFrame([(1, "x")], "id LONG, page STRING")
+    with pytest.raises(AnalysisException, match="Kafka topic"):
+        rows.write.mode("overwrite").saveAsTable("lake.shop.visits")
+    assert isinstance(store.table("shop.visits"), KafkaTable)
+
+
 @pytest.mark.few(4)
 @pytest.mark.parametrize(
     "statement",

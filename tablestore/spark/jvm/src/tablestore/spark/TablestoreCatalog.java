@@ -347,7 +347,7 @@ public final class TablestoreCatalog
             + String.join(".", namespace));
   }
 
-  private static String columnOf(Transform transform) {
+  static String columnOf(Transform transform) {
     NamedReference[] columns = transform.references();
     if (transform.name().equals("identity") && columns.length == 1 && columns[0].fieldNames().length == 1) {
       return columns[0].fieldNames()[0];

@@ -20,6 +20,7 @@ public final class TablestoreExtensions extends AbstractFunction1<SparkSessionEx
     }
     extensions.injectHintResolutionRule(session -> new TemporalTables((SparkSession) session));
     extensions.injectHintResolutionRule(session -> new OptionsOfViews((SparkSession) session));
+    extensions.injectHintResolutionRule(session -> new SavedRows((SparkSession) session));
     extensions.injectHintResolutionRule(session -> new PartitionValues((SparkSession) session));
     extensions.injectHintResolutionRule(session -> new PartialPartitions((SparkSession) session));
     extensions.injectResolutionRule(session -> new NativeReads((SparkSession) session));
