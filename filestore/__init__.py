@@ -11,5 +11,6 @@ packages inside, each above those that it uses:
     cache      columns that are kept for look-ups       commit     proposals, conflicts, the commit protocol
     retention  which versions and files are needed      delta      the log's entries, a version's state
     merge      merge engines: the rows of a key become one
+    parquet    Parquet files as bytes: parts, checksums
     rows       batches in memory: keys, buckets         model      values: definitions, options, files
 """

@@ -14,6 +14,7 @@ from filestore.commit.held import publish_claimed, publish_where_held
 from filestore.commit.loop import Committed, Rebaser, base_expired, commit_version
 from filestore.commit.proposal import Proposal
 from filestore.commit.protocol import Begin, Observer, commit_operation, metadata_only
+from filestore.delta.checkpoint import write_checkpoint
 from filestore.delta.log import Commit, DeltaLog, show_time
 from filestore.delta.state import TableState
 from filestore.errors import Conflict, Corrupt, NotFound, TableStoreError
@@ -269,16 +270,14 @@ class FileStore:
         self._known = committed.state
         interval = committed.state.definition.options["checkpoint.interval"]
         if committed.fresh and committed.snapshot.version % interval == 0:
-            self._checkpoint()
+            self._checkpoint(committed.snapshot.version)
         return committed
 
-    def _checkpoint(self) -> None:
+    def _checkpoint(self, version: int) -> None:
         """Writes a checkpoint. It only makes reading faster, so a failure is logged: the commit succeeded."""
-        import deltalake  # imported here, since readers do not need it
-        from deltalake.exceptions import DeltaError
+        from deltalake.exceptions import DeltaError  # imported here, since readers do not need it
 
         try:
-            options = self.storage.delta_options(self.location)
-            deltalake.DeltaTable(self.location, storage_options=options or None).create_checkpoint()
+            write_checkpoint(self.delta_log, version)
         except (DeltaError, OSError, TableStoreError) as error:
             logger.warning("no checkpoint of %s: %s", self.location, error)

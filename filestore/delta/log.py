@@ -10,15 +10,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from filestore import layout
 from filestore.decoding import decoding, well_formed
 from filestore.delta.actions import LOG_OFFSET_APP, POSITION_APP, Action, decode
 from filestore.delta.state import TableState, snapshot_of
 from filestore.errors import Corrupt, NotFound
 from filestore.model.snapshot import Snapshot
+from filestore.parquet.whole import parquet_rows
 from filestore.storage.interface import Storage
 
 __all__ = ["Commit", "DeltaLog", "show_time"]
@@ -302,10 +300,9 @@ class DeltaLog:
         """Reads the state that a checkpoint holds."""
         # not by `open_read`: a table that is made again at the same place has checkpoints of the same names
         path = layout.join(self.location, layout.checkpoint_path(version))
-        data = self.storage.read(path)
         what = f"the checkpoint {path}"
         with decoding(what, code="bad-delta-checkpoint"), well_formed(what, code="bad-delta-checkpoint"):
-            rows = pq.read_table(pa.BufferReader(data)).to_pylist(maps_as_pydicts="strict")
+            rows = parquet_rows(self.storage.read(path), path).to_pylist(maps_as_pydicts="strict")
             actions: list[Action] = [{k: v for k, v in row.items() if v is not None} for row in rows]
         [entry] = self.required([version])
         info = [a for a in entry.actions if "commitInfo" in a]

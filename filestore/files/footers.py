@@ -13,6 +13,8 @@ import pyarrow.parquet as pq
 
 from filestore.files.parquet import ParquetReader
 from filestore.files.writer import TableFiles
+from filestore.parquet.checksums import Checksums
+from filestore.parquet.ranges import Chunks
 
 __all__ = ["Footer", "footer_of"]
 
@@ -26,15 +28,19 @@ class Footer:
     Attributes:
         metadata: The row groups and their statistics.
         schema: The columns as an Arrow schema.
+        chunks: Where the column chunks are.
+        checksums: Those of the file's bytes; None if it has none, as files of before.
     """
 
     metadata: pq.FileMetaData
     schema: pa.Schema
+    chunks: Chunks
+    checksums: Checksums | None
 
     @classmethod
     def of(cls, parquet: ParquetReader) -> Footer:
         """Returns the footer of an open file."""
-        return cls(parquet.footer, parquet.arrow_schema)
+        return cls(parquet.footer, parquet.arrow_schema, parquet.chunks, parquet.checksums)
 
     @cached_property
     def types(self) -> Mapping[str, pa.DataType]:
@@ -67,7 +73,7 @@ def footer_of(table: TableFiles, path: str) -> Footer:
 
     Raises:
         NotFound: there is no such file.
-        Corrupt: ``data-file``.
+        Corrupt: ``data-file``, ``checksum``.
     """
     whole = table.path(path)
 

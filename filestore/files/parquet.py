@@ -1,8 +1,11 @@
-"""Opens data files and reads their footers and row groups. Damaged bytes raise `Corrupt`."""
+"""Opens data files and reads their footers and row groups. Damaged bytes raise `Corrupt`.
+
+What is read is compared with the file's checksums before it is decoded; of files without those only with Parquet's own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 
@@ -12,13 +15,14 @@ import pyarrow.parquet as pq
 from filestore.contexts import Closing
 from filestore.decoding import decoding
 from filestore.files.bloom import BloomFilter
+from filestore.parquet.checksums import Checksums, read_checksums
+from filestore.parquet.ranges import FOOTER_END, Chunks
 from filestore.storage.interface import ByteRange, ReadableFile, Storage
 from filestore.storage.refusals import no_file
 
-__all__ = ["ParquetReader", "column_ranges", "fetch_columns", "footer_range", "readable"]
+__all__ = ["ParquetReader", "fetch_columns", "readable"]
 
 _FETCHED_BYTES = 8 << 20
-_FOOTER_END = 8  # the footer's length and a magic number (Parquet format, "File format")
 
 
 class ParquetReader(Closing):
@@ -30,7 +34,7 @@ class ParquetReader(Closing):
 
     Raises:
         NotFound: there is no such file.
-        Corrupt: ``data-file``; it is raised by the first use of the footer, and by reading.
+        Corrupt: ``data-file``, ``checksum``: they are raised by the first use of the footer, and by reading.
     """
 
     def __init__(self, storage: Storage, path: str) -> None:
@@ -41,10 +45,17 @@ class ParquetReader(Closing):
         self._arrow_schema: pa.Schema | None = None  # kept because pyarrow converts the schema at each access
 
     @cached_property
+    def checksums(self) -> Checksums | None:
+        """The checksums of the file's bytes; None if it has none, as files of before."""
+        return read_checksums(self._source, self._path)
+
+    @cached_property
     def _file(self) -> pq.ParquetFile:
+        checked = self.checksums is not None
         with readable(self._path):
             needed = () if self._is_local else _footer_ranges(self._source)
-            return pq.ParquetFile(self._open.enter_context(self._source.part(needed)).file)
+            file = self._open.enter_context(self._source.part(needed)).file
+            return pq.ParquetFile(file, page_checksum_verification=not checked)
 
     @property
     def size(self) -> int:
@@ -55,6 +66,11 @@ class ParquetReader(Closing):
     def footer(self) -> pq.FileMetaData:
         """The schema, the row groups and their statistics."""
         return self._file.metadata
+
+    @cached_property
+    def chunks(self) -> Chunks:
+        """The places of the column chunks."""
+        return Chunks(self.footer)
 
     @property
     def schema(self) -> pq.ParquetSchema:
@@ -80,16 +96,33 @@ class ParquetReader(Closing):
     def read(self, group: int, columns: Sequence[str] | None = None) -> pa.Table:
         """Reads a row group; all columns if None."""
         names = None if columns is None else list(columns)
-        with readable(self._path):
+        with readable(self._path), self._part(self.chunks.ranges(group, columns)) as part:
             if self._is_local:
                 return self._file.read_row_group(group, names, use_threads=False)
-            with self._source.part(column_ranges(self.footer, group, columns)) as part:
-                return pq.ParquetFile(part.file, metadata=self.footer).read_row_group(group, names, use_threads=False)
+            file = pq.ParquetFile(part, metadata=self.footer, page_checksum_verification=self.checksums is None)
+            return file.read_row_group(group, names, use_threads=False)
+
+    @contextmanager
+    def _part(self, ranges: Sequence[ByteRange]) -> Iterator[pa.NativeFile]:
+        """Opens a part of the file with these bytes, which were checked."""
+        sums = self.checksums
+        pieces = ranges if sums is None else sums.pieces(ranges)
+        with self._source.part(pieces) as part:
+            if sums is not None:
+                sums.check(part.view, pieces)
+            yield part.file
+
+    def damaged(self) -> list[ByteRange]:
+        """Checks every byte of the file, and returns those parts that are damaged; none without checksums."""
+        if self.checksums is None:
+            return []
+        with self._source.part([(0, self.size)]) as part:
+            return list(self.checksums.damaged(part.view))
 
     def fetch(self, groups: Iterable[int], columns: Sequence[str]) -> None:
         """Fetches columns of row groups side by side that are read next, unless they are large or on this machine."""
         if not self._is_local:
-            fetch_columns(self._source, self.footer, groups, columns)
+            fetch_columns(self._source, self.chunks, groups, columns)
 
     def bloom_filter(self, group: int, leaf: int) -> BloomFilter | None:
         """Reads the Bloom filter of a leaf column of a row group, if it has one of a known kind."""
@@ -97,9 +130,9 @@ class ParquetReader(Closing):
         if chunk.bloom_filter_offset is None or chunk.bloom_filter_length is None:
             return None
         start, length = chunk.bloom_filter_offset, chunk.bloom_filter_length
-        with readable(self._path), self._source.part([(start, start + length)]) as part:
-            part.file.seek(start)
-            return BloomFilter.parse(part.file.read_buffer(length))
+        with readable(self._path), self._part([(start, start + length)]) as part:
+            part.seek(start)
+            return BloomFilter.parse(part.read_buffer(length))
 
     def close(self) -> None:
         """Closes the file."""
@@ -107,46 +140,18 @@ class ParquetReader(Closing):
         self._source.close()
 
 
-def column_ranges(footer: pq.FileMetaData, group: int, columns: Iterable[str] | None = None) -> list[ByteRange]:
-    """Returns where the bytes of a row group's columns are in the file: all columns if None. Pure."""
-    wanted = None if columns is None else set(columns)
-    row_group = footer.row_group(group)
-    chunks = (row_group.column(number) for number in range(row_group.num_columns))
-    return [
-        (start := _start(chunk), start + chunk.total_compressed_size)
-        for chunk in chunks
-        if wanted is None or _top_level(chunk.path_in_schema, wanted)
-    ]
-
-
-def footer_range(footer: pq.FileMetaData, size: int) -> ByteRange:
-    """Returns where the footer of a file of that size is. Pure."""
-    return size - footer.serialized_size - _FOOTER_END, size
-
-
-def _start(chunk: pq.ColumnChunkMetaData) -> int:
-    dictionary = chunk.dictionary_page_offset if chunk.has_dictionary_page else None
-    return int(min(filter(None, (dictionary, chunk.data_page_offset))))
-
-
-def _top_level(path: str, wanted: Container[str]) -> bool:
-    """Returns whether a leaf column belongs to one of the top-level columns. A name may contain dots itself."""
-    parts = path.split(".")
-    return any(".".join(parts[:length]) in wanted for length in range(1, len(parts) + 1))
-
-
-def fetch_columns(source: ReadableFile, footer: pq.FileMetaData, groups: Iterable[int], names: Sequence[str]) -> None:
+def fetch_columns(source: ReadableFile, chunks: Chunks, groups: Iterable[int], names: Sequence[str]) -> None:
     """Fetches columns of row groups of an open file side by side, for readers that follow; not more than a few MB."""
-    ranges = [found for group in groups for found in column_ranges(footer, group, names)]
+    ranges = [found for group in groups for found in chunks.ranges(group, names)]
     if sum(end - start for start, end in ranges) <= _FETCHED_BYTES:
         source.fetch(ranges)
 
 
 def _footer_ranges(source: ReadableFile) -> list[ByteRange]:
     """Returns where a Parquet file's footer is, which may be longer than the end that every part has."""
-    if source.size < _FOOTER_END:
+    if source.size < FOOTER_END:
         return []
-    end = source.size - _FOOTER_END
+    end = source.size - FOOTER_END
     length = int.from_bytes(source.read(end, end + 4), "little")
     return [(max(0, end - length), source.size)]
 

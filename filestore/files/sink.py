@@ -1,4 +1,4 @@
-"""A Parquet file that is being written: its owner must close or discard it.
+"""A Parquet file that is being written, with checksums: its owner must close or discard it.
 
 All Parquet files of tables are written here, so that rule 8 of FORMAT.md section 7 holds for each of them.
 """
@@ -11,15 +11,17 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from filestore.contexts import Discarding
 from filestore.errors import TableStoreError, Unavailable
 from filestore.files.leaves import skippable
+from filestore.parquet.checksums import SummedFile
 from filestore.storage.interface import Storage
 from filestore.storage.local import writing
 
 __all__ = ["ParquetSink"]
 
 
-class ParquetSink:
+class ParquetSink(Discarding):
     """Creates a file and writes row groups into it.
 
     Whatever its owner wants, FLOAT and DOUBLE columns get no statistics and no dictionary (decision 115).
@@ -43,10 +45,12 @@ class ParquetSink:
             with contextlib.suppress(Unavailable):  # the storage may have created it all the same
                 storage.delete(path)
             raise
+        self._summed = SummedFile(self._file)
         self._writer: pq.ParquetWriter | None = None
         try:
             with writing(path):
-                self._writer = pq.ParquetWriter(self._file, schema, **how | _sound(schema, how))
+                sink = pa.PythonFile(self._summed, "w")
+                self._writer = pq.ParquetWriter(sink, schema, write_page_checksum=True, **how | _sound(schema, how))
         except BaseException:
             self.discard()
             raise
@@ -54,7 +58,7 @@ class ParquetSink:
     @property
     def bytes_written(self) -> int:
         """The bytes written so far."""
-        return int(self._file.tell())
+        return self._summed.tell()
 
     def write(self, rows: pa.Table, group_rows: int | None = None) -> None:
         """Writes rows, at least one, as row groups of that size; as one if None."""
@@ -66,8 +70,10 @@ class ParquetSink:
         """Finishes the file, which is not durable yet; returns its size in bytes."""
         assert self._writer is not None
         with writing(self._path):
+            self._summed.hold()
             self._writer.close()
-            size = self.bytes_written
+            self._summed.finish()
+            size = int(self._file.tell())
             self._file.close()
         return size
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 __all__ = ["EDITION", "ChangeFile", "DataFile", "DeletionVector", "Partition", "PendingRun", "Slot", "Tombstones"]
 
-EDITION = 2
+EDITION = 3
 """The edition of FORMAT.md section 7 by which data files are written now."""
 
 Partition = tuple[tuple[str, str | None], ...]

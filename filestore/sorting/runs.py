@@ -13,15 +13,14 @@ from itertools import chain
 from typing import Self
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from filestore import layout
 from filestore.errors import TableStoreError
 from filestore.files.parquet import ParquetReader
+from filestore.files.sink import ParquetSink
 from filestore.sorting.merge import merge
 from filestore.sorting.order import slices_in_order
 from filestore.storage.interface import Storage
-from filestore.storage.local import writing
 
 __all__ = ["RunFiles", "gathered"]
 
@@ -59,24 +58,14 @@ class RunFiles:
         After an error no file is left.
         """
         run = self.new_path()
-        try:
-            self._write(self.path(run), parts)
-        except BaseException:
-            self.remove([run])
-            raise
-        return run
-
-    def _write(self, path: str, parts: Iterable[pa.Table]) -> None:
         coming = (pa.concat_tables(group) for group in gathered(parts, _GROUP_BYTES, _GROUP_ROWS))
         first = next(coming)
-        with (
-            writing(path),
-            self.storage.open_write(path) as sink,
-            pq.ParquetWriter(sink, first.schema, compression="lz4") as file,
-        ):
+        with ParquetSink(self.storage, self.path(run), first.schema, compression="lz4") as sink:
             for rows in chain([first], coming):
                 for group in _halved(rows):
-                    file.write_table(group, row_group_size=group.num_rows)
+                    sink.write(group)
+            sink.close()
+        return run
 
     def share(self, runs: Iterable[str]) -> None:
         """Makes runs complete for other processes. Nothing refers to a run after a crash, so no disk is flushed.

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,18 +21,32 @@ from filestore.storage.refusals import exists_already, no_conditions, no_file
 
 __all__ = ["LocalFile", "LocalStorage", "sync_folder", "temporary_folder", "writing"]
 
+_MAPPED_BYTES = 1 << 20
+
 
 class LocalFile(Closing):
-    """A file that is mapped into memory, so that pages which nobody asks for are never read."""
+    """A file of which bytes are read, or that is mapped into memory, so that what nobody asks for is never read."""
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.file: pa.NativeFile = pa.memory_map(path, "r")
-        self.size: int = self.file.size()
+        self._bytes: pa.NativeFile = pa.OSFile(path, "rb")
+        self.size: int = self._bytes.size()
+
+    @cached_property
+    def file(self) -> pa.NativeFile:
+        """The file in memory."""
+        return pa.memory_map(self.path, "r")
 
     def read(self, start: int, end: int) -> bytes:
         """Reads bytes; seeking behind the end would raise an error."""
-        return bytes(self.file.read_at(end - start, start)) if start < self.size else b""
+        return bytes(self._bytes.read_at(end - start, start)) if start < self.size else b""
+
+    def view(self, start: int, end: int) -> memoryview:
+        """Returns bytes: a copy of a few, since it takes longer to map a file into memory and to touch its pages."""
+        if end - start < _MAPPED_BYTES:
+            return memoryview(self.read(start, end))
+        self.file.seek(start)
+        return memoryview(self.file.read_buffer(end - start))
 
     def fetch(self, ranges: Iterable[ByteRange]) -> None:
         """Does nothing."""
@@ -43,7 +58,9 @@ class LocalFile(Closing):
 
     def close(self) -> None:
         """Closes the file."""
-        self.file.close()
+        self._bytes.close()
+        if "file" in self.__dict__:
+            self.file.close()
 
 
 class LocalStorage:
@@ -110,7 +127,7 @@ class LocalStorage:
         raise no_conditions(path)
 
     def open_read(self, path: str) -> LocalFile:
-        """Maps the file into memory."""
+        """Opens the file."""
         _require_local(path)
         try:
             return LocalFile(path)

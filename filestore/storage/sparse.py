@@ -118,6 +118,11 @@ class SparseFile:
             os.close(self._descriptor)
             raise refused("cannot keep what was read in memory", error) from error
 
+    def view(self, start: int, end: int) -> memoryview:
+        """Returns bytes; those that were not fetched are zeros."""
+        self.file.seek(min(start, self.file.size()))
+        return memoryview(self.file.read_buffer(end - start))
+
     def _write(self, start: int, data: bytes) -> None:
         rest = memoryview(data)
         while rest:

@@ -37,7 +37,7 @@ UNPACKED = "tablestore-packages"
 """The folder in an executor's working folder; no module can have this name, so the folder hides none."""
 
 _ROOTS = ("confluent-kafka", "httpx", "kafka-python", "numpy", "polars", "pyarrow", "pyroaring", "tenacity")
-_IF_INSTALLED = ("obstore", "s3fs")
+_IF_INSTALLED = ("isal", "obstore", "s3fs")
 _ON_SPARKS_HOSTS = frozenset({"pyspark", "py4j", "delta-spark"})
 _OWN = (*PACKAGES, "tablestore", "pyspark_tablestore")
 _INFO = "tablestore-archive.json"

@@ -178,15 +178,18 @@ def test_small_files_are_decoded_together_and_in_bounded_numbers(many: FileStore
 
 
 @pytest.mark.slow
-def test_a_second_scan_opens_no_footer_and_no_vector(many: FileStore) -> None:
+def test_a_second_scan_decodes_no_footer_and_no_vector(many: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
     storage = many.storage
     assert isinstance(storage, Counted)
     state = many.state()
     for where in (None, "v = 7", "id = 77"):
         first = scan_table(many.table_files(state), plan_scan(state, None, where))
         storage.opened.clear()
-        assert scan_table(many.table_files(state), plan_scan(state, None, where)).equals(first)
-        assert where == "id = 77" or not storage.opened
+        with monkeypatch.context() as patch:
+            if where != "id = 77":  # a look-up opens files on its own
+                patch.setattr(ParquetReader, "footer", property(lambda _: pytest.fail("a footer is decoded again")))
+            assert scan_table(many.table_files(state), plan_scan(state, None, where)).equals(first)
+        assert where == "id = 77" or not [name for name in storage.opened if name.endswith(".bin")]
 
 
 @pytest.mark.slow
@@ -221,7 +224,7 @@ def test_the_damaged_one_of_files_that_are_read_together_is_named(many: FileStor
     whole.write_bytes(b"x" * whole.stat().st_size)
     with pytest.raises(Corrupt, match=path) as caught:
         scan_table(many.table_files(state), plan_scan(state))
-    assert caught.value.code == "data-file"
+    assert caught.value.code == "checksum"
 
 
 @pytest.mark.slow

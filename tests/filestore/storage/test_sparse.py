@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from filestore.files.parquet import column_ranges, footer_range
+from filestore.parquet.ranges import Chunks, footer_range
 from filestore.storage.client import Tail
 from filestore.storage.kept import Kept
 from filestore.storage.sparse import RemoteFile, missing
@@ -55,12 +55,12 @@ def test_readers_need_footer_and_columns_only() -> None:
 
     # all but the footer's length is a hole at first
     remote = RemoteFile("f", Tail(len(data), data[-8:]), get_ranges, Kept())
-    needed = [footer_range(footer, len(data)), *column_ranges(footer, 1, ["id", "x"])]
+    needed = [footer_range(footer, len(data)), *Chunks(footer).ranges(1, ["id", "x"])]
     with remote.part(needed) as part:
         found = pl.scan_parquet([part.path], glob=False, use_statistics=False).slice(25_000, 100).select("id", "x")
         assert found.collect()["id"].to_list() == list(range(25_000, 25_100))
         assert pq.ParquetFile(part.file).read_row_group(1, ["x", "id"]).num_rows == 20_000
-    text = column_ranges(footer, 0, ["text"])[0]
+    text = Chunks(footer).ranges(0, ["text"])[0]
     assert not any(start <= text[0] < end for start, end in asked)
 
 
@@ -69,7 +69,7 @@ def test_columns_by_their_top_level_name() -> None:
     stored = io.BytesIO()
     pq.write_table(rows, stored)
     footer = pq.read_metadata(stored)
-    assert len(column_ranges(footer, 0)) == 4
-    assert len(column_ranges(footer, 0, ["l"])) == 1
-    assert len(column_ranges(footer, 0, ["a"])) >= 2
-    assert column_ranges(footer, 0, []) == []
+    assert len(Chunks(footer).ranges(0)) == 4
+    assert len(Chunks(footer).ranges(0, ["l"])) == 1
+    assert len(Chunks(footer).ranges(0, ["a"])) >= 2
+    assert Chunks(footer).ranges(0, []) == []

@@ -1,0 +1,65 @@
+"""Writes and reads small Parquet files as a whole, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from filestore.parquet.checksums import SummedFile, read_checksums
+from filestore.storage.interface import ByteRange
+
+__all__ = ["check_parquet", "parquet_bytes", "parquet_rows"]
+
+
+def parquet_bytes(rows: pa.Table) -> bytes:
+    """Returns rows as a Parquet file with checksums."""
+    target = pa.BufferOutputStream()
+    summed = SummedFile(target)
+    with pq.ParquetWriter(
+        pa.PythonFile(summed, "w"), rows.schema, compression="zstd", write_page_checksum=True
+    ) as writer:
+        writer.write_table(rows)
+        summed.hold()
+    summed.finish()
+    return bytes(target.getvalue())
+
+
+def parquet_rows(data: bytes, path: str) -> pa.Table:
+    """Reads the rows of a file, which are compared with its checksums if it has them.
+
+    Args:
+        data: The file.
+        path: Its path, for errors.
+
+    Raises:
+        Corrupt: ``checksum``.
+        pyarrow.ArrowException, OSError: it is no Parquet file, or a damaged one without checksums.
+    """
+    has_sums = check_parquet(data, path)
+    return pq.read_table(pa.BufferReader(data), page_checksum_verification=not has_sums)
+
+
+def check_parquet(data: bytes, path: str) -> bool:
+    """Checks all bytes of a file; returns whether it has checksums. For errors see `parquet_rows`."""
+    source = _InMemory(data)
+    sums = read_checksums(source, path)
+    if sums is not None:
+        sums.check(source.read, [(0, sums.starts[-1])])
+    return sums is not None
+
+
+class _InMemory:
+    """Bytes that are read as those of a file."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.size = len(data)
+
+    def read(self, start: int, end: int) -> bytes:
+        """Returns some of the bytes."""
+        return self._data[start:end]
+
+    def fetch(self, ranges: Iterable[ByteRange]) -> None:
+        """Does nothing."""
