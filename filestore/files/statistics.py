@@ -8,10 +8,12 @@ readers, or an infinity, which JSON lacks, or decimals too long for a double.
 from __future__ import annotations
 
 import json
+import math
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -57,9 +59,9 @@ class StatisticsBuilder:
         if low is None:
             return
         if pa.types.is_floating(column.type):
-            low, high = low or -0.0, high or 0.0  # either zero may be in the file, and a reader may distinguish them
-        self._low[name] = min(self._low.get(name, low), low)
-        self._high[name] = max(self._high.get(name, high), high)
+            low, high = _zero(low, column, negative=True), _zero(high, column, negative=False)
+        self._low[name] = min(self._low.get(name, low), low, key=_order)
+        self._high[name] = max(self._high.get(name, high), high, key=_order)
 
     def to_json(self) -> str:
         """Returns Delta's ``stats`` text."""
@@ -76,6 +78,18 @@ def _has_bounds(arrow: pa.DataType) -> bool:
     if pa.types.is_decimal(arrow):
         return bool(arrow.precision <= _EXACT_DIGITS)
     return not (pa.types.is_nested(arrow) or pa.types.is_binary(arrow) or pa.types.is_boolean(arrow))
+
+
+def _zero(bound: float, column: pa.ChunkedArray, *, negative: bool) -> float:
+    """Returns a bound; one of zero has the sign that a reader needs which sorts -0.0 below 0.0, as far as it occurs."""
+    if bound:
+        return bound
+    signs = np.signbit(column.filter(pc.equal(column, pa.scalar(0, column.type))).to_numpy())
+    return -0.0 if (signs.any() if negative else signs.all()) else 0.0
+
+
+def _order(bound: Any) -> Any:
+    return (bound, math.copysign(1, bound)) if isinstance(bound, float) else bound
 
 
 def _lower(value: Any) -> Any:
