@@ -50,7 +50,7 @@ def examine(store: FileStore, version: int | None = None) -> Report:
             code="no-such-version",
         )
     findings = Findings()
-    history = read_history(store.delta_log, version, findings)
+    history = read_history(store.delta_log, version, findings, store.table_files)
     if history.state is not None:
         _examine_files(store, history.state, history.schemas, findings)
     files = list(store.storage.walk(store.location))

@@ -59,6 +59,7 @@ from tablestore.writing.commit_metrics import CommitMeter
 from tablestore.writing.expiry import expired
 from tablestore.writing.given_rows import GivenRows
 from tablestore.writing.overwrite import Drop, Overwrite
+from tablestore.writing.write import Basis
 from tablestore.writing.writer import TableWriter
 
 __all__ = ["Table"]
@@ -236,7 +237,8 @@ class Table(Versioned):
                 also where the log has a ``-U`` without a ``+U`` behind it. ``changelog``:
                 exact changes: ``-U`` with the row before each ``+U``, ``-D`` with the row before, and nothing where a
                 write changes nothing. They are read from change data, or derived from the files of the version before,
-                so the table needs no log. With ``changelog-producer = input`` they are the rows as they were written.
+                so the table needs no log. With ``changelog-producer = input`` they are the rows as they were written,
+                but for those of statements (docs/changes.md).
             stop: When to end, since it is endless otherwise: a version number to end after, a `threading.Event`, or a
                 function that returns True. All that was committed until then is still yielded.
             consumer: An id under which the reader's position is kept: what it has still to read does not expire, and
@@ -323,7 +325,8 @@ class Table(Versioned):
         state = self.filestore.state()
         given = GivenRows(arrow_rows(rows, state.definition.schema.to_arrow()))
         given.fitted(state.definition)  # rows that do not fit are refused before anything begins
-        snapshot = self._writer.write(given, overwrite=overwrite, app=number, base=state, if_version=if_version)
+        basis = Basis.of(if_version)
+        snapshot = self._writer.write(given, overwrite=overwrite, app=number, base=state, basis=basis)
         self.in_writer.after_commit(state.definition)
         return snapshot
 

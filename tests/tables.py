@@ -155,7 +155,8 @@ class PreparedWrite:
         self.rebases.append(changed.slots)
         if proposal.operation.replaces_partitions:
             return self.replaced.of_overwrite(self.store.table_files(state), state, proposal, changed.rows_changed)
-        if changed.rows_changed and rests_on_rows(state.definition, logged=self.log is not None):
+        rested = [result for result in self.result.results if result.slot in changed.rows_changed]
+        if rested and rests_on_rows(state.definition, rested, logged=self.log is not None):
             raise Conflict("the rows that this write rests on changed", code="merged-rows-changed")
         table, live = self.store.table_files(state), state.lookup_files(self.store.ambient.now_ms())
         log = None if state.definition.logs_images else self.log

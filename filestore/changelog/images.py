@@ -21,6 +21,7 @@ from filestore.rows.keys import changes
 
 __all__ = [
     "StoredMatches",
+    "as_log_changes",
     "change_schema",
     "changes_as_written",
     "images",
@@ -58,14 +59,13 @@ def recorded(definition: TableDefinition, *, empty: bool, overwrite: bool) -> Ch
 
 
 def change_schema(definition: TableDefinition) -> pa.Schema:
-    """The columns of a change file. With `input` a value may be missing that stored rows must have."""
+    """The columns of a change file: all nullable, as older versions wrote them."""
     fields = [field.with_nullable(True) for field in definition.schema.to_arrow()]
     return pa.schema([*fields, pa.field(CHANGE_TYPE_COLUMN, pa.string(), nullable=False)])
 
 
 def changes_as_written(rows: pa.Table, definition: TableDefinition) -> pa.Table:
-    """Converts a chunk's rows to changes by key, and by arrival for the same key. Rows without a kind are inserts."""
-    rows = in_arrival_order(rows, definition)
+    """Converts rows to changes, in their order. Rows without a kind are inserts."""
     types = pa.repeat(str(ChangeType.INSERT), rows.num_rows)
     if KIND_COLUMN in rows.column_names:
         named = {str(kind): str(change) for kind, change in _TYPES.items()}
@@ -75,7 +75,7 @@ def changes_as_written(rows: pa.Table, definition: TableDefinition) -> pa.Table:
 
 def in_arrival_order(rows: pa.Table, definition: TableDefinition) -> pa.Table:
     """Sorts a chunk's rows by key, and rows of the same key by arrival."""
-    if ORDINAL_COLUMN not in rows.column_names:
+    if ORDINAL_COLUMN not in rows.column_names or not rows.num_rows:
         return rows
     key = np.concatenate([[0], np.cumsum(changes(rows, definition.sort_key))])
     return rows.take(pa.array(np.lexsort((rows.column(ORDINAL_COLUMN).to_numpy(), key))))
@@ -130,9 +130,13 @@ def log_changes(changes: pa.Table, places: Rows) -> pa.Table:
         changes: The result of `images`.
         places: For each change the position of its key in the chunk.
     """
+    return as_log_changes(changes).take(pa.array(np.argsort(places, kind="stable")))
+
+
+def as_log_changes(changes: pa.Table) -> pa.Table:
+    """Converts change data to changes for the log, in their order."""
     kinds = pl.Series(changes.column(CHANGE_TYPE_COLUMN)).replace_strict(_KINDS, return_dtype=pl.String).to_arrow()
-    rows = changes.drop_columns([CHANGE_TYPE_COLUMN]).append_column(KIND_COLUMN, kinds.cast(pa.string()))
-    return rows.take(pa.array(np.argsort(places, kind="stable")))
+    return changes.drop_columns([CHANGE_TYPE_COLUMN]).append_column(KIND_COLUMN, kinds.cast(pa.string()))
 
 
 def _typed(rows: pa.Table, types: pa.Array, schema: pa.Schema) -> pa.Table:

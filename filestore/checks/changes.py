@@ -1,6 +1,7 @@
 """Checks change data against the versions that name it: files, columns, types, and counts (FORMAT.md section 12.6).
 
-It reads the footer and one column of each change file, row group by row group.
+It reads the footer and one column of each change file, row group by row group. Rows are read where they may be untrue
+(`filestore.checks.removed_rows`).
 """
 
 from __future__ import annotations
@@ -11,16 +12,18 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from filestore.changelog.arrived import by_look_up
 from filestore.changelog.images import change_schema
+from filestore.checks.removed_rows import check_removed_rows
 from filestore.checks.report import Findings, Invariant, cause_of
 from filestore.decoding import MALFORMED
 from filestore.delta.actions import CHANGE_FEED_PROPERTY, Action, file_key, slot_of
-from filestore.delta.log import Commit, DeltaLog
+from filestore.delta.log import Commit
 from filestore.delta.state import TableState
 from filestore.errors import Corrupt, InvalidRequest, NotFound, Unsupported
 from filestore.files.columns import stored_schema
 from filestore.files.parquet import ParquetReader
-from filestore.layout import join
+from filestore.files.writer import TableFiles
 from filestore.model.changelog import CHANGE_TYPE_COLUMN, ChangelogProducer, ChangeType
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile, Slot
@@ -42,25 +45,25 @@ _CHANGING = (*_MERGING, *_REPLACING)
 
 
 def check_changes(
-    log: DeltaLog, findings: Findings, before: TableState, after: TableState, entry: Commit
+    table: TableFiles, findings: Findings, before: TableState, after: TableState, entry: Commit
 ) -> str | None:
     """Checks the change data of one version; returns the path of a missing file, which may be gone after an expiry."""
     try:
-        return _check(log, findings, before, after, entry)
+        return _check(table, findings, before, after, entry)
     except BROKEN as error:
         message = f"the change data of version {entry.version} cannot be read: {type(error).__name__}: {error}"
         findings.add(Invariant.CHANGE_FEED, message, version=entry.version)
         return None
 
 
-def _check(log: DeltaLog, findings: Findings, before: TableState, after: TableState, entry: Commit) -> str | None:
+def _check(table: TableFiles, findings: Findings, before: TableState, after: TableState, entry: Commit) -> str | None:
     definition = after.definition
     _check_feed(findings, definition, entry)
     found: dict[Slot, Counts] = {}
     for action in (a["cdc"] for a in entry.actions if "cdc" in a):
         path = file_key(action)
         try:
-            counts = _types(log, definition, action)
+            counts = _types(table, definition, action)
         except NotFound:
             return path
         if isinstance(counts, str):
@@ -68,10 +71,18 @@ def _check(log: DeltaLog, findings: Findings, before: TableState, after: TableSt
             return None
         found.setdefault(slot_of(action, definition.partition_by), Counter()).update(counts)
     operation = entry.snapshot().operation
-    exact = definition.changelog_producer.images and operation in _MERGING
-    if exact or (needs_change_data(definition) and operation in _REPLACING):
+    if (operation in _MERGING and _is_exact(definition, operation)) or (
+        needs_change_data(definition) and operation in _REPLACING
+    ):
         _check_counts(findings, before, after, entry, found)
+    check_removed_rows(table, findings, before, entry)
     return None
+
+
+def _is_exact(definition: TableDefinition, operation: Operation) -> bool:
+    """Returns whether the change data of a commit that merges rows are those before and after each change."""
+    known = by_look_up(definition) if operation is Operation.FOLD else definition
+    return known.changelog_producer.images
 
 
 def check_lost_changes(findings: Findings, newest: TableState, lost: Mapping[int, str]) -> None:
@@ -101,16 +112,18 @@ def _check_feed(findings: Findings, definition: TableDefinition, entry: Commit) 
             findings.add(Invariant.CHANGE_FEED, message, version=entry.version)
 
 
-def _types(log: DeltaLog, definition: TableDefinition, action: Mapping[str, Any]) -> Counts | str:
+def _types(table: TableFiles, definition: TableDefinition, action: Mapping[str, Any]) -> Counts | str:
     """Counts each type of change in a file, or returns a text that says what is wrong. `NotFound` if it is missing."""
     counts: Counts = Counter()
     try:
-        with ParquetReader(log.storage, join(log.location, file_key(action))) as parquet:
+        with ParquetReader(table.storage, table.path(file_key(action))) as parquet:
             if parquet.size != action["size"]:
                 return f"has {parquet.size} bytes, the log says {action['size']}"
             stored = {f.name: f.type for f in parquet.arrow_schema}
             if stored != {f.name: f.type for f in stored_schema(change_schema(definition), definition.schema)}:
                 return f"has columns {', '.join(stored)}, or other types than the table"
+            if definition.changelog_producer.images and (names := _with_nulls(parquet, definition)):
+                return f"has nulls in the column {names[0]}, which is NOT NULL"
             for group in range(len(parquet.group_rows)):
                 types = parquet.read(group, [CHANGE_TYPE_COLUMN]).column(0)
                 counts.update({pair["values"]: pair["counts"] for pair in pc.value_counts(types).to_pylist()})
@@ -118,6 +131,18 @@ def _types(log: DeltaLog, definition: TableDefinition, action: Mapping[str, Any]
         return f"is not readable Parquet: {cause_of(error)}"
     unknown = sorted(str(kind) for kind in set(counts) - set(ChangeType))
     return f"has {CHANGE_TYPE_COLUMN} {unknown[0]!r}" if unknown else counts
+
+
+def _with_nulls(parquet: ParquetReader, definition: TableDefinition) -> list[str]:
+    """Returns the NOT NULL columns of which a row group's statistics count nulls."""
+    needed = {column.in_files: column.name for column in definition.schema if not column.nullable}
+    groups = [parquet.footer.row_group(number) for number in range(parquet.footer.num_row_groups)]
+    columns = [group.column(number) for group in groups for number in range(group.num_columns)]
+    return [
+        needed[column.path_in_schema]
+        for column in columns
+        if column.path_in_schema in needed and column.statistics is not None and column.statistics.null_count
+    ]
 
 
 def _check_counts(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -28,6 +28,7 @@ from filestore.delta.actions import (
 from filestore.delta.log import Commit, DeltaLog
 from filestore.delta.state import TableState
 from filestore.delta.vectors import vector_file
+from filestore.files.writer import TableFiles
 from filestore.layout import decode_path
 from filestore.model.files import DeletionVector
 from filestore.model.partition_set import ALL_PARTITIONS, PartitionSet
@@ -35,7 +36,10 @@ from filestore.model.schema import Schema
 from filestore.model.snapshot import Operation
 from filestore.retention.lifetimes import Lifetimes, runs_of
 
-__all__ = ["History", "read_history"]
+__all__ = ["FilesOf", "History", "read_history"]
+
+FilesOf = Callable[[TableState], TableFiles]
+"""Returns what is needed to read the files of a version."""
 
 
 @dataclass(slots=True)
@@ -63,7 +67,7 @@ class History:
     lost_changes: dict[int, str] = field(default_factory=dict)
 
 
-def read_history(log: DeltaLog, version: int | None, findings: Findings) -> History:
+def read_history(log: DeltaLog, version: int | None, findings: Findings, files: FilesOf) -> History:
     """Reads every entry once, oldest first, and checks each against the state before it."""
     versions, listed = log.listed()
     checkpoints = set(listed)
@@ -72,7 +76,7 @@ def read_history(log: DeltaLog, version: int | None, findings: Findings) -> Hist
     state: TableState | None = None
     begin = _first_whole(findings, versions, checkpoints)
     for number in versions[bisect.bisect_left(versions, begin) :]:
-        state = _begin(log, history, number) if number == begin > 0 else _follow(log, history, state, number)
+        state = _begin(log, history, number) if number == begin > 0 else _follow(log, history, state, number, files)
         if state is not None and number in checkpoints:
             _check_checkpoint(log, findings, state)
         if number == wanted:
@@ -107,7 +111,9 @@ def _begin(log: DeltaLog, history: History, number: int) -> TableState | None:
     return state
 
 
-def _follow(log: DeltaLog, history: History, before: TableState | None, number: int) -> TableState | None:
+def _follow(
+    log: DeltaLog, history: History, before: TableState | None, number: int, files: FilesOf
+) -> TableState | None:
     """The state after an entry; None if neither the entry nor a checkpoint can be read."""
     findings = history.findings
     try:
@@ -130,8 +136,10 @@ def _follow(log: DeltaLog, history: History, before: TableState | None, number: 
         _note_references(history, entry)
         return _from_checkpoint(log, findings, number)
     after = _checked_step(history, before, entry)
-    if after is not None and (lost := check_changes(log, findings, before or after, after, entry)) is not None:
-        history.lost_changes[number] = lost
+    if after is not None:
+        lost = check_changes(files(after), findings, before or after, after, entry)
+        if lost is not None:
+            history.lost_changes[number] = lost
     return after
 
 

@@ -63,6 +63,7 @@ class Invariant(StrEnum):
     CHANGE_FEED = "change-feed"
     CHANGE_FILE = "change-file"
     CHANGE_COUNT = "change-count"
+    CHANGE_ROW = "change-row"
     FENCED_COMMIT = "fenced-commit"
     ABORTED_TRANSACTION = "aborted-transaction"
     LOG_SILENT = "log-silent"

@@ -41,7 +41,10 @@ def log_has_images(definition: TableDefinition) -> bool:
 
 
 def log_has_input(definition: TableDefinition) -> bool:
-    """Returns whether the log contains the rows as they arrived, all of them: the writer promises complete changes."""
+    """Returns whether the log contains the rows of a write as they arrived: the writer promises complete changes.
+
+    Statements are recorded by another definition (`filestore.changelog.arrived.by_look_up`).
+    """
     by_input = definition.changelog_producer is ChangelogProducer.INPUT
     return by_input and log_mode(definition) is LogMode.ALL and bool(definition.primary_key)
 

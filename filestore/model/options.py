@@ -119,8 +119,8 @@ OPTIONS: Mapping[str, Option] = {
             one_of("none", "input", "lookup", "full-compaction"),
             "none",
             "What Delta's change data feed contains: nothing; the rows as they arrived, for inputs that are complete "
-            "changelogs; exact images of each changed row, whose old rows a look-up finds; the same, produced by each "
-            "full compaction.",
+            "changelogs (of statements, and with merge-on-read, as with lookup); exact images of each changed row, "
+            "whose old rows a look-up finds; the same, produced by each full compaction.",
         ),
         Option(
             "full-compaction.delta-commits",

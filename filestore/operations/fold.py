@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 
+from filestore.changelog.arrived import by_look_up
 from filestore.commit.conflict import Rebase
 from filestore.commit.loop import Committed
 from filestore.commit.proposal import Premises, Proposal, RunChanges
@@ -166,7 +167,7 @@ class Fold(CommitAttempt):
         tasks = self.plan(self.base)
         if not tasks:
             return None
-        self._result = WriteResult(tuple(self.runner(self.store.table_files(self.base), tasks)))
+        self._result = WriteResult(tuple(self.runner(_table_files(self.store, self.base), tasks)))
         self._written |= written_files(self._result.results)
         proposal = Proposal(
             Operation.FOLD,
@@ -185,7 +186,7 @@ class Fold(CommitAttempt):
                 code="merged-rows-changed",
                 again=True,
             )
-        table, live = self.store.table_files(state), state.lookup_files(self.store.ambient.now_ms())
+        table, live = _table_files(self.store, state), state.lookup_files(self.store.ambient.now_ms())
         for earlier in (r for r in self._result.results if r.slot in changed.slots):
             redone = rebase_slot(table, live.get(earlier.slot, ()), earlier)
             self._written |= written_files([redone])
@@ -199,6 +200,15 @@ class Fold(CommitAttempt):
     def discard(self, *, again: bool) -> None:
         """Removes all files that were written."""
         remove(self.store.table_files(self.base), self._written)
+
+
+def _table_files(store: FileStore, state: TableState) -> TableFiles:
+    """Returns the table with the definition by which a fold records changes.
+
+    A run has the row of each key that counts, or rows to merge, and a fold merges several: what arrived is not known.
+    """
+    table = store.table_files(state)
+    return replace(table, definition=by_look_up(table.definition))
 
 
 def fold_slots(table: TableFiles, tasks: Sequence[FoldTask]) -> list[SlotResult]:

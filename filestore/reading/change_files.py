@@ -47,16 +47,21 @@ class _Layout:
     definition: TableDefinition
 
     def shaped(self, rows: pa.Table) -> pa.Table:
-        """Replaces the change type by `KIND_COLUMN`. Exact images are sorted: a row before the row that replaces it."""
+        """Replaces the change type by `KIND_COLUMN`, and sorts the changes: a row before the row that replaces it.
+
+        As they arrived, rows of a key stay in the order of their arrival.
+        """
         kinds = pl.Series(rows.column(CHANGE_TYPE_COLUMN)).replace_strict(_KINDS).cast(pl.String).to_arrow()
         schema = change_schema(self.definition)
         values = cast_rows(rows, pa.schema(list(schema)[:-1]))
         changes = values.append_column(KIND_COLUMN, kinds.cast(pa.string()))
-        if not self.definition.changelog_producer.images or not changes.num_rows:
-            return changes  # the rows of a key are in order of arrival
+        if not changes.num_rows:
+            return changes
         keys = frame_of(changes.select(list(self.definition.primary_key)))
-        images = np.asarray(pl.Series(kinds).is_in([str(RowKind.INSERT), str(RowKind.UPDATE_AFTER)]).to_numpy())
-        order = keys.with_columns(pl.Series(_ORDER, images)).select(
+        second = np.zeros(changes.num_rows, dtype=np.bool_)
+        if self.definition.changelog_producer.images:
+            second = pl.Series(kinds).is_in([str(RowKind.INSERT), str(RowKind.UPDATE_AFTER)]).to_numpy()
+        order = keys.with_columns(pl.Series(_ORDER, second)).select(
             pl.arg_sort_by([*self.definition.primary_key, _ORDER], maintain_order=True)
         )
         return changes.take(order.to_series().to_arrow())

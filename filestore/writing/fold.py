@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from filestore.changelog.arrived import Arrived
 from filestore.changelog.files import ChangeWriter
-from filestore.changelog.images import changes_as_written, in_arrival_order
 from filestore.delta.vectors import positions
 from filestore.files.columns import FileColumns
 from filestore.files.live_rows import take_rows
@@ -27,6 +27,7 @@ from filestore.model.files import DataFile, Slot
 from filestore.model.rowkind import RowKind
 from filestore.rows.fitting import accepted, compensation, kinds_by, named_kinds, putting
 from filestore.writing.deleted_keys import DeletedKeysWriter
+from filestore.writing.recording import Recording
 from filestore.writing.slot_lookup import Found, SlotLookup
 from filestore.writing.slot_result import ChangeSink, MarkedRows, SlotResult, Tally, with_vectors
 
@@ -64,37 +65,32 @@ def fold(
     sequence = definition.sequence_field
     extra = (sequence,) if sequence else ()
     superseded, tally = MarkedRows(table, base), Tally()
-    wants_images = producer.images or (log is not None and definition.logs_images)
-    reads_old = wants_images or skip_unchanged
-    lookup = SlotLookup(table, base if definition.primary_key else (), superseded, extra, images=reads_old)
     born_dead: list[tuple[int, npt.NDArray[np.int64]]] = []
+    incomplete = False
     with (
         DataWriter(table, slot) as writer,
         DeletedKeysWriter(table, slot) as deletes,
         ChangeWriter(table, slot) as changes,
     ):
+        recording = Recording(definition, slot, producer, changes, log)
+        reads_old = recording.reads_old or skip_unchanged
+        lookup = SlotLookup(table, base if definition.primary_key else (), superseded, extra, images=reads_old)
         for chunk in chunks:
-            given = rows = accepted(chunk, definition)
+            rows = accepted(chunk, definition)
             if not rows.num_rows:
                 continue
-            if producer is ChangelogProducer.INPUT:
-                changes.write(changes_as_written(rows, definition))
+            arrived = recording.arrived(rows)
+            incomplete = incomplete or (arrived is not None and bool(arrived.incomplete.any()))
             if definition.primary_key:
                 rows = deduplicate.reduce(rows, definition.sort_key, sequence)
-            rows, puts, found = _looked_up(lookup, rows, skip_unchanged=skip_unchanged)
+            rows, puts, found = _looked_up(lookup, rows, arrived, skip_unchanged=skip_unchanged)
             if (dead := np.flatnonzero(found.dead[puts])).size:
                 file, row = writer.position
                 born_dead.append((file, dead + row))
             writer.write(_only(rows, puts))
             deletes.write(_only(rows, ~puts))
             tally.add(puts, found.lost, found.same)
-            images = found.images(rows, puts, definition) if wants_images else rows.slice(0, 0)
-            if producer.images:
-                changes.write(images)
-            if log is not None and definition.logs_input:
-                log(slot, named_kinds(in_arrival_order(given, definition), np.zeros(given.num_rows, dtype=np.bool_)))
-            elif log is not None:
-                log(slot, found.log_changes(images, puts) if definition.logs_images else _only(rows, ~found.lost))
+            recording.write(arrived, rows, puts, found)
         files = writer.finish()
         own = MarkedRows(table, files)
         for number, dead_rows in born_dead:
@@ -103,6 +99,7 @@ def fold(
         deleted = deletes.finish()
         remembered = (deleted,) if deleted is not None and definition.tombstone_retention_ms else ()
         raw = SlotResult(slot, files, deleted_keys=deleted, tombstones=remembered, changes=written)
+        raw = replace(raw, rests_on_rows=incomplete)
         return with_vectors(table, raw, own, superseded, tally)
 
 
@@ -156,11 +153,11 @@ def rebase_slot(
 
 
 def _looked_up(
-    lookup: SlotLookup, rows: pa.Table, *, skip_unchanged: bool
+    lookup: SlotLookup, rows: pa.Table, arrived: Arrived | None, *, skip_unchanged: bool
 ) -> tuple[pa.Table, npt.NDArray[np.bool_], Found]:
     """Returns the rows with the kinds that they have beside the stored ones, which of them are puts, and the result."""
     puts = putting(rows)
-    found = lookup.find(rows, puts)
+    found = lookup.find(rows, puts, None if arrived is None else arrived.incomplete)
     if not skip_unchanged:
         return named_kinds(rows, found.known), puts, found
     kept = ~found.same & (puts | found.known)

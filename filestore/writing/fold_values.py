@@ -15,8 +15,9 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from filestore.changelog.arrived import Arrived
 from filestore.changelog.files import ChangeWriter
-from filestore.changelog.images import changes_as_written, images, log_changes
+from filestore.changelog.images import change_schema, images, log_changes
 from filestore.errors import InvalidRequest
 from filestore.files.writer import DataWriter, TableFiles
 from filestore.lookup.file_lookup import FileLookup
@@ -58,8 +59,6 @@ def fold_values(
         ChangeWriter(table, slot) as changes,
     ):
         for chunk in merged_chunks(table, base, chunks):
-            if producer is ChangelogProducer.INPUT:
-                changes.write(changes_as_written(chunk.rows, definition))
             chunk.mark(superseded)
             outcome = chunk.outcome
             puts = whole_rows(outcome.puts(), definition)
@@ -68,7 +67,9 @@ def fold_values(
             deletes.write(_gone(outcome, gone, definition))
             tally.written += puts.num_rows
             tally.deleted += int(gone.sum())
-            if producer.images:
+            if producer is ChangelogProducer.INPUT:
+                changes.write(_as_arrived(Arrived.of(chunk.rows, definition), outcome, puts, definition))
+            elif producer.images:
                 changes.write(_images(outcome, puts, definition))
             if log is not None:
                 log(slot, _log_changes(outcome, puts, definition))
@@ -206,13 +207,27 @@ def _images(outcome: Outcome, puts: pa.Table, definition: TableDefinition) -> pa
     return images(before, outcome.alive[replaced], puts, outcome.known[outcome.alive & outcome.changed], definition)
 
 
+def _places_of_changes(outcome: Outcome) -> Rows:
+    """Returns for each change that `_images` returns the number of its key."""
+    changed, known, alive = outcome.changed, outcome.known, outcome.alive
+    return np.concatenate([np.flatnonzero(known & changed), np.flatnonzero(alive & changed)])
+
+
+def _as_arrived(arrived: Arrived, outcome: Outcome, puts: pa.Table, definition: TableDefinition) -> pa.Table:
+    """Returns the change data of a chunk whose rows are taken as they arrived."""
+    if not arrived.incomplete.any():
+        return arrived.changes(change_schema(definition).empty_table(), np.empty(0, dtype=np.int64), definition)
+    places = _places_of_changes(outcome)
+    asked = arrived.incomplete[places]
+    images = _images(outcome, puts, definition).filter(pa.array(asked))
+    return arrived.changes(images, places[asked], definition)
+
+
 def _log_changes(outcome: Outcome, puts: pa.Table, definition: TableDefinition) -> pa.Table:
     """Returns the changes of a chunk for the log."""
     if not definition.logs_images:
         return _upserts(outcome, definition)
-    changed, known, alive = outcome.changed, outcome.known, outcome.alive
-    places = np.concatenate([np.flatnonzero(known & changed), np.flatnonzero(alive & changed)])
-    return log_changes(_images(outcome, puts, definition), places)
+    return log_changes(_images(outcome, puts, definition), _places_of_changes(outcome))
 
 
 def _upserts(outcome: Outcome, definition: TableDefinition) -> pa.Table:

@@ -55,7 +55,7 @@ class Found:
         return self.lost | self.same
 
     def only(self, kept: Mask) -> Found:
-        """Returns the result for some of the probes, all of those whose stored rows leave the table among them."""
+        """Returns the result for some of the probes, all of those among them whose old rows were read."""
         place = np.cumsum(kept) - 1
         return Found(
             self.known[kept],
@@ -75,7 +75,11 @@ class Found:
 
     def log_changes(self, changes: pa.Table, puts: Mask) -> pa.Table:
         """Converts the change data that `images` returned into changes for the log."""
-        return log_changes(changes, np.concatenate([self._probes(), np.flatnonzero(puts & ~self.dead)]))
+        return log_changes(changes, self.places(puts))
+
+    def places(self, puts: Mask) -> Rows:
+        """Returns for each change that `images` returns the number of its probe."""
+        return np.concatenate([self._probes(), np.flatnonzero(puts & ~self.dead)])
 
     def _probes(self) -> Rows:
         """Returns the numbers of the chunk's rows whose stored rows leave the table."""
@@ -118,28 +122,30 @@ class SlotLookup:
         self._superseded = superseded
         self._images = images
 
-    def find(self, rows: pa.Table, puts: Mask) -> Found:
+    def find(self, rows: pa.Table, puts: Mask, images: Mask | None = None) -> Found:
         """Looks up the rows of a chunk, each of another key.
 
         Args:
             rows: The chunk; of deletes only the key and the sequence are used.
             puts: Which rows are puts.
+            images: Of which of them the old rows are read, where that is not decided for all.
         """
         found = Found(*np.zeros((4, rows.num_rows), dtype=np.bool_))
         if not rows.num_rows:
             return found
         self._apply_tombstones(rows, found)
         names = self._definition.schema.names
+        reads = np.full(rows.num_rows, self._images) if images is None else images
         beaten = []
         for file, lookup in self._files:
             for match in lookup.find(rows):
                 found.known[match.probes] = True
                 dies = self._beaten(match, rows, found)
-                if not self._images:
-                    self._superseded.add(file.path, match.positions[dies])
-                elif dies.any():
-                    stored = StoredMatches(match.probes[dies], lookup.frame_at(match.positions[dies], names))
-                    beaten.append(_Beaten(file.path, match.positions[dies], stored))
+                read = dies & reads[match.probes]
+                self._superseded.add(file.path, match.positions[dies & ~read])
+                if read.any():
+                    stored = StoredMatches(match.probes[read], lookup.frame_at(match.positions[read], names))
+                    beaten.append(_Beaten(file.path, match.positions[read], stored))
         if beaten:
             new = self._comparable(rows) if puts.any() else None
             leaving = _leaving(_together([part.stored for part in beaten]), new, puts, found)

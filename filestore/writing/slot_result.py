@@ -40,6 +40,8 @@ class SlotResult:
         rows_unchanged: Rows put that equal the stored row: where images are written, the stored row stays.
         written: All new files as they were written, if `adds` differ from them. `rebase_slot` starts from them, since a
             row that is late now is not late if the stored row is gone at the next attempt.
+        rests_on_rows: Whether some of the changes hold only for the stored rows that the write has found, and cannot be
+            looked up again (`filestore.changelog.arrived`).
     """
 
     slot: Slot
@@ -56,6 +58,7 @@ class SlotResult:
     rows_late: int = 0
     rows_unchanged: int = 0
     written: tuple[DataFile, ...] = ()
+    rests_on_rows: bool = False
 
     @property
     def new_files(self) -> tuple[DataFile, ...]:
@@ -154,4 +157,5 @@ def with_vectors(
         rows_late=tally.late,
         rows_unchanged=tally.unchanged,
         written=raw.adds if tally.late or tally.unchanged else (),
+        rests_on_rows=raw.rests_on_rows,
     )

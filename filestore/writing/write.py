@@ -81,19 +81,22 @@ def fold_slot(
     return merge(table, slot, base, chunks, log, producer)
 
 
-def rests_on_rows(definition: TableDefinition, *, logged: bool) -> bool:
+def rests_on_rows(definition: TableDefinition, results: Iterable[SlotResult], *, logged: bool) -> bool:
     """Returns whether the write has to begin again if another commit changed rows of its slots first.
 
     Merged values are right only for the stored rows from which they were computed. So are the records of a log with
     images: it has none for a delete that found no row, and a row that another writer put meanwhile would stay in it.
-    For a compacted log the order of records matters. In all other cases `filestore.writing.fold.rebase_slot` corrects
-    the result.
+    For a compacted log the order of records matters. So are changes that were looked up beside others that are as they
+    arrived. In all other cases `filestore.writing.fold.rebase_slot` corrects the result.
 
     Args:
         definition: The table's definition.
+        results: The results in the slots that the other commit changed.
         logged: Whether the write's changes were written to a log.
     """
-    return definition.merges_values or (logged and (definition.logs_images or definition.compacts_log))
+    if definition.merges_values or any(result.rests_on_rows for result in results):
+        return True
+    return logged and (definition.logs_images or definition.compacts_log)
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,7 @@ from tablestore.system.scan import Versions
 from tablestore.table import Table
 from tablestore.writing.commit_metrics import CommitMeter
 from tablestore.writing.overwrite import Overwrite
+from tablestore.writing.write import Basis
 from tablestore.writing.writer import TableWriter
 
 __all__ = ["SparkStore"]
@@ -137,14 +138,16 @@ class SparkStore(StoreViews):
             InvalidRequest: rows that do not fit. Nothing was changed.
             Conflict: lost against other writers. Nothing was changed. ``read-changed``: with `if_version`.
         """
-        return self._write(self._writer(self.store.managed_table(name)), df, overwrite, None, if_version)
+        return self._write(self._writer(self.store.managed_table(name)), df, overwrite, None, Basis.of(if_version))
 
     def write_read(self, name: str, df: DataFrame, overwrite: Overwrite, version: int) -> Snapshot:
         """Writes rows that were worked out from any rows of a version: none of the table may have changed since.
 
         It is for statements of SQL that read the table that they write. Errors are those of `write` with `if_version`.
         """
-        return self._write(self._writer(self.store.managed_table(name)), df, overwrite, None, version, whole=True)
+        return self._write(
+            self._writer(self.store.managed_table(name)), df, overwrite, None, Basis(version, whole=True)
+        )
 
     def merge(self, name: str, df: DataFrame, *, if_version: int | None = None) -> Snapshot:
         """Writes a DataFrame as `write` does, if it has each key once: ``MERGE`` of whole rows by the primary key.
@@ -157,8 +160,8 @@ class SparkStore(StoreViews):
         Raises:
             InvalidRequest: ``repeated-key``: two rows have one key. Nothing was changed. Or as `write`.
         """
-        writer, whole = self._writer(self.store.managed_table(name)), if_version is not None
-        return self._write(writer, df, False, None, if_version, whole=whole, each_key_once=True)
+        basis = Basis(if_version, whole=if_version is not None)
+        return self._write(self._writer(self.store.managed_table(name)), df, False, None, basis, each_key_once=True)
 
     def read(
         self,
@@ -444,16 +447,13 @@ class SparkStore(StoreViews):
         df: DataFrame,
         overwrite: Overwrite,
         app: AppVersion | None,
-        if_version: int | None = None,
+        basis: Basis | None = None,
         *,
-        whole: bool = False,
         each_key_once: bool = False,
     ) -> Snapshot:
         definition = writer.table.definition
         rows = spark_runner(df, definition, each_key_once=each_key_once)
-        snapshot = writer.table.write(
-            rows, overwrite=overwrite, app=app, retries=True, if_version=if_version, whole=whole
-        )
+        snapshot = writer.table.write(rows, overwrite=overwrite, app=app, retries=True, basis=basis)
         writer.compaction.after_commit(definition)
         return snapshot
 

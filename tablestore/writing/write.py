@@ -13,11 +13,11 @@ The methods of `Write` are the four steps of log/table/PROTOCOL.md section 4, in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from enum import Enum
 
+from filestore.changelog.arrived import by_look_up
 from filestore.changelog.images import recorded
 from filestore.commit.conflict import Rebase
 from filestore.commit.loop import Committed
@@ -26,6 +26,7 @@ from filestore.commit.protocol import CommitAttempt, attempt_each
 from filestore.delta.state import TableState
 from filestore.errors import Conflict, InvalidRequest
 from filestore.files.leftovers import remove
+from filestore.files.writer import TableFiles
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile, Slot
 from filestore.model.log_range import LogTransaction
@@ -44,7 +45,7 @@ from tablestore.recovering.recovery import Recovery
 from tablestore.writing.overwrite import Drop, Replacement
 from tablestore.writing.write_job import WriteJob, WriteRunner
 
-__all__ = ["READ_CHANGED", "Read", "Terms", "Write", "WriterTable", "read_changed"]
+__all__ = ["READ_CHANGED", "Basis", "Terms", "Write", "WriterTable", "read_changed"]
 
 READ_CHANGED = "read-changed"
 """The code of the conflict of a write whose rows were worked out from rows that others changed first."""
@@ -85,14 +86,25 @@ class WriterTable:
     changes: ChangeRunner
 
 
-class Read(Enum):
-    """The part of a version from which a write's rows were computed, and which must not change before its commit."""
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """The stored rows on which a write rests: its rows are those that their keys shall have, and no changelog.
 
-    NOTHING = "nothing"
-    ROWS = "rows"
-    """The rows of the keys that it writes, or of the partitions that it replaces."""
-    TABLE = "table"
-    """Any row of the table."""
+    Where the table records changes as they arrive, those of such a write are looked up.
+
+    Attributes:
+        version: The version from which the rows were worked out. They are written only if no row of their keys, or of
+            the partitions that they replace, has changed since. None: they replace whatever is stored.
+        whole: They were worked out from other rows, too: none of the table may have changed since.
+    """
+
+    version: int | None
+    whole: bool = False
+
+    @classmethod
+    def of(cls, version: int | None) -> Basis | None:
+        """Returns the basis of rows that were worked out from a version, if there is one."""
+        return None if version is None else cls(version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +114,22 @@ class Terms:
     Attributes:
         app: The caller's own number of the write.
         retries: The runner may try a task more than once.
-        read: What the rows were worked out from: the commit holds only if that is still as it was.
+        basis: The stored rows on which the write rests; None if its rows are changes as they arrived.
     """
 
     app: AppVersion | None = None
     retries: bool = False
-    read: Read = Read.NOTHING
+    basis: Basis | None = None
+
+    @property
+    def reads(self) -> bool:
+        """Returns whether the rows were worked out from stored ones, which must not change before the commit."""
+        return self.basis is not None and self.basis.version is not None
+
+    @property
+    def reads_whole(self) -> bool:
+        """Returns whether these may be any rows of the table."""
+        return self.reads and self.basis is not None and self.basis.whole
 
 
 class Write(CommitAttempt):
@@ -138,7 +160,9 @@ class Write(CommitAttempt):
         self._replacing = replacing
         self._app = terms.app
         self._retries = terms.retries
-        self._read = terms.read
+        self._looks_up = terms.basis is not None
+        self._reads = terms.reads
+        self._reads_whole = terms.reads_whole
         self._drop = drop
         self._filestore = table.filestore
         self._commit_id = table.filestore.ambient.new_id()
@@ -172,10 +196,6 @@ class Write(CommitAttempt):
             yield self
 
     @property
-    def _reads(self) -> bool:
-        return self._read is not Read.NOTHING
-
-    @property
     def _nothing_to_do(self) -> bool:
         if self._drop is None:
             return False
@@ -206,7 +226,7 @@ class Write(CommitAttempt):
             log=LogChanges(transactions=tuple(self._transactions), ended=self._table.recovery.ended),
             premises=Premises(
                 slots=self._slots_looked_up(),
-                all_slots=self._read is Read.TABLE,
+                all_slots=self._reads_whole,
                 replaced_slots=self._reads and self._replacing is not None,
                 rows_read=self._reads,
             ),
@@ -228,12 +248,13 @@ class Write(CommitAttempt):
         self._stored = stored = {} if replaces else base.lookup_files(self._filestore.ambient.now_ms())
         later = base.definition.merges_on_read and not replaces
         refuses_late = later and self._reads and base.definition.sequence_field and not base.definition.merges_values
+        table = self._table_files(base)
         job = WriteJob(
-            self._filestore.table_files(base),
+            table,
             stored,
             None if replaces else self._log,
             self._transaction_prefix,
-            recorded(base.definition, empty=not stored, overwrite=replaces),
+            recorded(table.definition, empty=not stored, overwrite=replaces),
             later=later,
             runs=base.pending() if refuses_late else None,
             only=None if self._replacing is None else self._replacing.bound,
@@ -243,6 +264,11 @@ class Write(CommitAttempt):
         self._take(WriteResult(tuple(result for outcome in outcomes for result in outcome.results)))
         if errors := [o.error for o in outcomes if o.error is not None]:
             raise errors[0]  # `discard` removes the work of the other tasks
+
+    def _table_files(self, state: TableState) -> TableFiles:
+        """Returns the table of the tasks, with the definition by which they record changes."""
+        table = self._filestore.table_files(state)
+        return replace(table, definition=by_look_up(table.definition)) if self._looks_up else table
 
     def _log_replacement(self) -> None:
         """Logs control records, since an overwrite's rows are only in files: readers have to read partitions again."""
@@ -283,7 +309,7 @@ class Write(CommitAttempt):
                     again=True,
                 )
             return self._completed(proposal, state, changed.rows_changed)
-        if changed.rows_changed and rests_on_rows(state.definition, logged=self._log is not None):
+        if changed.rows_changed and self._rests_on_rows(state, changed.rows_changed):
             raise Conflict(
                 f"rows of {len(changed.rows_changed)} buckets changed while they were merged: retry",
                 code="merged-rows-changed",
@@ -293,11 +319,16 @@ class Write(CommitAttempt):
 
     def _any_change_counts(self, state: TableState) -> bool:
         """Returns whether a changed row anywhere in the slots counts as one of those that were read."""
-        if self._read is Read.TABLE:
+        if self._reads_whole:
             return True
         definition = state.definition
         looks_up = definition.primary_key and self._replacing is None and not definition.merges_on_read
-        return not looks_up or rests_on_rows(definition, logged=self._log is not None)
+        return not looks_up or self._rests_on_rows(state)
+
+    def _rests_on_rows(self, state: TableState, changed: Container[Slot] = ()) -> bool:
+        definition = self._table_files(state).definition
+        results = [result for result in self._result.results if result.slot in changed]
+        return rests_on_rows(definition, results, logged=self._log is not None)
 
     def _completed(self, proposal: Proposal, state: TableState, changed: frozenset[Slot] = frozenset()) -> Proposal:
         """Adds what depends on the version before the commit: change data of replaced rows, and the log's order."""
@@ -309,10 +340,11 @@ class Write(CommitAttempt):
         if not changed.slots:
             return proposal
         stored = state.lookup_files(self._filestore.ambient.now_ms())
+        table = self._table_files(state)
         # Records that hold the stored rows as they were need no correction.
-        log = None if state.definition.logs_images else self._log
-        job = WriteJob(self._filestore.table_files(state), stored, log, self._transaction_prefix)
-        outdated = self._result.to_look_up_again(changed.slots, state.definition)
+        log = None if table.definition.logs_images else self._log
+        job = WriteJob(table, stored, log, self._transaction_prefix)
+        outdated = self._result.to_look_up_again(changed.slots, table.definition)
         outcome = job.run_again(outdated, f"again.{state.version}")
         former, self._result = self._result, self._result.with_slots(outcome.results)
         self._written |= written_files(outcome.results)

@@ -26,7 +26,7 @@ from tablestore.writing.commit_metrics import CommitMeter
 from tablestore.writing.expiry import WriterExpiry
 from tablestore.writing.overwrite import Drop, Overwrite, check_condition, replacement
 from tablestore.writing.rollback import rollback
-from tablestore.writing.write import Read, Terms, Write, WriterTable, read_changed
+from tablestore.writing.write import Basis, Terms, Write, WriterTable, read_changed
 from tablestore.writing.write_job import WriteRunner
 
 __all__ = ["TableWriter"]
@@ -79,8 +79,7 @@ class TableWriter:
         app: AppVersion | None = None,
         retries: bool = False,
         base: TableState | None = None,
-        if_version: int | None = None,
-        whole: bool = False,
+        basis: Basis | None = None,
     ) -> Snapshot:
         """Writes the runner's rows as one commit.
 
@@ -91,27 +90,26 @@ class TableWriter:
             retries: The runner may try a task more than once, so attempts that it does not report may have left log
                 transactions open.
             base: The newest version, if the caller has just read it.
-            if_version: The version from which the rows were worked out (see `tablestore.Table.write`).
-            whole: They were worked out from rows of other keys, too: none of the table may have changed since.
+            basis: The stored rows on which the write rests; None if its rows are changes as they arrived.
 
         Raises:
             InvalidRequest: rows that do not fit; nothing was changed.
-            Conflict: lost against other writers; nothing was changed. ``read-changed``: with `if_version`.
+            Conflict: lost against other writers; nothing was changed. ``read-changed``: rows of the basis.
             Unavailable: storage or log did not answer; nothing was changed, unless it is `CommitUnknown`.
         """
-        if if_version is not None:
-            base = self._filestore.state(if_version)
-            if not whole:
+        read = None if basis is None else basis.version
+        if basis is not None and read is not None:
+            base = self._filestore.state(read)
+            if not basis.whole:
                 check_condition(base.definition, overwrite)
 
         base = base or self._filestore.state()
         check_may_write(base.definition, app)
-        read = Read.NOTHING if if_version is None else Read.TABLE if whole else Read.ROWS
-        terms = Terms(app, retries, read)
+        terms = Terms(app, retries, basis)
 
         def begin(base: TableState) -> Write:
-            if if_version not in (None, base.version):  # a conflict that a write without a condition survives
-                raise read_changed(if_version, base.version)
+            if read is not None and read != base.version:  # a conflict that a write without a condition survives
+                raise read_changed(read, base.version)
             replacing = replacement(overwrite, base.definition)
             return Write(self._table, base, run, replacing, terms)
 

@@ -302,6 +302,11 @@ def _unknown_type(rows: pa.Table) -> pa.Table:
     return rows.set_column(column, "_change_type", pa.array(["upsert"] * rows.num_rows, pa.string()))
 
 
+def _with_nulls(rows: pa.Table, name: str) -> pa.Table:
+    column = rows.schema.get_field_index(name)
+    return rows.set_column(column, name, pa.nulls(rows.num_rows, rows.schema.field(column).type))
+
+
 def _no_text(count: int) -> pa.Array:
     binary = pa.array([b"\xff"] * count)
     return pa.Array.from_buffers(pa.string(), count, binary.buffers())
@@ -546,6 +551,10 @@ _CHANGES: dict[str, tuple[Invariant, Damage]] = {
         lambda store: _rewrite_changes(store, lambda rows: rows.drop_columns(["v"])),
     ),
     "an unknown change": (Invariant.CHANGE_FILE, lambda store: _rewrite_changes(store, _unknown_type)),
+    "a change has a null in a NOT NULL column": (
+        Invariant.CHANGE_FILE,
+        lambda store: _rewrite_changes(store, lambda rows: _with_nulls(rows, "need")),
+    ),
     "a change is missing": (
         Invariant.CHANGE_COUNT,
         lambda store: _rewrite_changes(store, lambda rows: rows.slice(1)),

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from compaction.compact import compact_table
 from filestore.changelog.images import recorded
+from filestore.doctor import Invariant, examine
 from filestore.errors import InvalidRequest
 from filestore.merge.deduplicate import ORDINAL_COLUMN
 from filestore.model.changelog import ChangelogProducer
@@ -25,6 +26,7 @@ from filestore.table import FileStore
 from tests.changes import Changes, assert_exact, by_deltalake
 from tests.depth import Depth
 from tests.faults import FailAt, FaultyStorage, Killed
+from tests.filestore.surgery import edit_entry
 from tests.folders import memory_folder
 from tests.model.model import tiny_row_groups
 from tests.tables import (
@@ -274,13 +276,13 @@ def test_input_is_written_as_it_arrived(folder: Path) -> None:
             {"id": 0, "v": "a", "_kind": "+I"},
             {"id": 1, "v": "b", "_kind": "-U"},
             {"id": 1, "v": "c", "_kind": "+U"},
-            {"id": 0, "v": None, "_kind": "-D"},
+            {"id": 0, "v": "z", "_kind": "-D"},
         ],
     )
     write(store, [{"id": 5, "v": "z"}])
     assert changes(store, 1) == [
         ("insert", {"id": 0, "v": "a"}),
-        ("delete", {"id": 0, "v": None}),
+        ("delete", {"id": 0, "v": "z"}),
         ("insert", {"id": 1, "v": "b"}),
         ("update_preimage", {"id": 1, "v": "b"}),
         ("update_postimage", {"id": 1, "v": "c"}),
@@ -299,6 +301,42 @@ def test_input_keeps_every_row_of_one_key(folder: Path) -> None:
     write(store, shuffled)
     assert [row["v"] for _, row in changes(store, 1)] == [f"{n}" for n in range(5000)]
     assert read(store) == [{"id": 1, "v": "4999"}]
+
+
+def _without_values(store: FileStore, version: int) -> None:
+    """Writes a version's only change file as it was before decision 119: deletes with nothing but their key."""
+
+    def change(actions: list[dict[str, Any]]) -> None:
+        cdc = next(action["cdc"] for action in actions if "cdc" in action)
+        path = Path(store.location) / cdc["path"]
+        rows = pq.read_table(path, partitioning=None)
+        pq.write_table(rows.set_column(1, "v", pa.nulls(rows.num_rows, pa.string())), path)
+        cdc["size"] = path.stat().st_size
+
+    edit_entry(store, version, change)
+
+
+@pytest.mark.parametrize("need", ["", " NOT NULL"])
+def test_the_doctor_finds_removed_rows_that_never_were(folder: Path, need: str) -> None:
+    store = feed(folder / "old", f"id BIGINT, v STRING{need}", producer="input")
+    write(store, [{"id": n, "v": "a"} for n in range(4)])
+    write(store, [{"id": n, "v": None, "_kind": "-D"} for n in (1, 3)])
+    assert changes(store, 2) == [("delete", {"id": 1, "v": "a"}), ("delete", {"id": 3, "v": "a"})]
+    assert_healthy(store)
+    _without_values(store, 2)
+    (found,) = examine(reopen(store)).problems
+    assert found.code is Invariant.CHANGE_ROW
+    assert "version 2" in found.message
+    assert "says of 2 removed or replaced rows" in found.message
+    assert "expire" in found.message
+
+
+def test_a_removed_row_with_a_null_may_be_true(folder: Path) -> None:
+    store = feed(folder, producer="input")
+    write(store, [{"id": 1, "v": None}, {"id": 2, "v": "a"}])
+    write(store, [{"id": 1, "v": None, "_kind": "-D"}, {"id": 7, "v": None, "_kind": "-D"}])
+    assert changes(store, 2) == [("delete", {"id": 1, "v": None})]
+    assert_healthy(store)
 
 
 def test_input_stays_as_it_arrived_after_a_lost_race(folder: Path) -> None:

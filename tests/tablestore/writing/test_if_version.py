@@ -13,6 +13,7 @@ from filestore.errors import Conflict, InvalidRequest
 from filestore.storage.local import LocalStorage
 from tablestore import Store, Table
 from tablestore.writing.given_rows import GivenRows
+from tablestore.writing.write import Basis
 from tests.faults import Call, FaultyStorage
 from tests.opened import again
 from tests.tables import assert_healthy
@@ -193,11 +194,11 @@ def test_rows_that_were_worked_out_from_the_whole_table(store: Store) -> None:
     table = table_of(store, {"bucket": "2"})
     given = GivenRows(pa.table({"id": [2], "p": ["a"], "v": [15]}))
     table.compact(full=True)
-    assert table.writer().write(given, if_version=1, whole=True).version == table.filestore.state().version
+    assert table.writer().write(given, basis=Basis(1, whole=True)).version == table.filestore.state().version
     version = table.filestore.state().version
     table.write([row(77, 7)])
     with pytest.raises(Conflict, match=f"read at version {version}"):
-        table.writer().write(given, if_version=version, whole=True)
+        table.writer().write(given, basis=Basis(version, whole=True))
 
 
 def test_a_truncation_of_rows_that_are_pending_is_a_change(store: Store) -> None:
