@@ -18,9 +18,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Connection", "is_refusal", "open_sqlite", "why_refused"]
+__all__ = ["REFUSALS", "Connection", "is_refusal", "open_sqlite", "why_refused"]
 
-_REFUSALS = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_IOERR", "SQLITE_FULL")
+REFUSALS = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_IOERR", "SQLITE_FULL")
+"""The beginnings of the names of errors by which SQLite reports that the disk did not let it read or write."""
+
 _PROBE_BYTES = 65_536  # more than SQLite writes when it opens a file
 
 _Fingerprint = tuple[int, int, int, int]
@@ -62,7 +64,7 @@ def open_sqlite(path: Path, *, create: bool, **settings: Any) -> Connection:
 
 def is_refusal(error: BaseException) -> bool:
     """Returns whether SQLite reports that the disk did not let it read or write."""
-    return str(getattr(error, "sqlite_errorname", "")).startswith(_REFUSALS)
+    return str(getattr(error, "sqlite_errorname", "")).startswith(REFUSALS)
 
 
 def why_refused(path: Path) -> OSError | None:

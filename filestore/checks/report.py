@@ -66,6 +66,7 @@ class Invariant(StrEnum):
     CHANGE_ROW = "change-row"
     FENCED_COMMIT = "fenced-commit"
     ABORTED_TRANSACTION = "aborted-transaction"
+    LOG_DAMAGED = "log-damaged"
     LOG_SILENT = "log-silent"
     VIEW_RESULT = "view-result"
     VIEW_UNCHECKED = "view-unchecked"

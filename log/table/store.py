@@ -320,6 +320,13 @@ class LogStore(Closing, Protocol):
         Those that are open, or whose records retention has deleted, are not among them.
         """
 
+    def damages(self, covered: Mapping[int, int]) -> list[str]:
+        """Looks at every stored byte, and describes what is damaged. Kafka's brokers look at theirs themselves.
+
+        Args:
+            covered: By bucket the offset up to which the newest version covers the log.
+        """
+
     def end_hanging(self) -> list[str]:
         """Ends this table's transactions that a partition takes for open after their end; returns their ids.
 

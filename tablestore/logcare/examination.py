@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from filestore.checks.report import Finding, Invariant
 from filestore.delta.state import TableState
-from filestore.errors import TableStoreError, Unavailable
+from filestore.errors import Corrupt, TableStoreError, Unavailable
 from filestore.model.log_range import LogTransaction
 from filestore.table import FileStore
 from log.table.systems import open_log
@@ -15,7 +15,7 @@ __all__ = ["examine_log"]
 
 
 def examine_log(table: OpenedTable) -> list[Finding]:
-    """Returns the versions whose log transactions the log has aborted, and that nobody has published again.
+    """Returns what is damaged, and the versions whose transactions the log has aborted and nobody has published again.
 
     Our readers of such a version may fail (`log-gap`), and other consumers never see its records.
 
@@ -32,14 +32,18 @@ def examine_log(table: OpenedTable) -> list[Finding]:
         return [_silent(error)]
     if config is None:
         return []
+    found: list[Finding] = []
     try:
         with open_log(config, table.ambient) as log:
             require_own_log(log, state)
+            found += [Finding(Invariant.LOG_DAMAGED, what) for what in log.damages(state.log.offsets)]
             aborted = log.aborted([transaction for transaction, _ in named])
+    except Corrupt as error:
+        return found or [Finding(Invariant.LOG_DAMAGED, error.message)]
     except TableStoreError as error:
-        return [_silent(error)]
+        return [*found, _silent(error)]
     versions = {transaction.id: version for transaction, version in named}
-    return [
+    return found + [
         Finding(
             Invariant.ABORTED_TRANSACTION,
             f"version {versions[id_]} names log transaction {id_}, which the log has aborted: other consumers never "

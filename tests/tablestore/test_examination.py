@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
 import pytest
 
+import tablestore
 from filestore.checks.report import Invariant, Severity
 from filestore.errors import Unavailable
 from log.table.systems import open_log
@@ -51,6 +56,26 @@ def test_retention_is_no_abort(table: Table) -> None:
         log.trim(log.end_offsets())
     assert table.examine().findings == ()
     assert open_in_log(table) == []
+
+
+@pytest.mark.parametrize("damage", ["a record batch", "its identity", "its file"])
+def test_a_damaged_log_is_a_problem(store: Store, damage: str) -> None:
+    table = store.create_table("shop.t", "id BIGINT, name STRING", primary_key=["id"])
+    put(table, 1)
+    put(table, 2)
+    store.close()
+    folder = Path(table.location) / "_log"
+    if damage == "a record batch":
+        with closing(sqlite3.connect(folder / "bucket-00000.sqlite")) as file, file:
+            file.execute("UPDATE segments SET payload = substr(payload, 2) WHERE base_offset = 1")
+    elif damage == "its identity":
+        (folder / "log.json").write_text((folder / "log.json").read_text().replace('"log_id": "', '"log_id": "0'))
+    else:
+        (folder / "bucket-00000.sqlite").write_bytes(b"no database" * 1000)
+    with tablestore.connect(Path(table.location).parent.parent) as again:
+        report = again.examine("shop.t")
+    assert [(f.code, f.severity) for f in report.findings] == [(Invariant.LOG_DAMAGED, Severity.PROBLEM)]
+    assert not report.healthy
 
 
 def test_a_log_that_does_not_answer_is_a_note(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,8 @@ import pyarrow as pa
 from filestore.decoding import decoding, well_formed
 from filestore.errors import Conflict, Corrupt, NotFound, TableStoreError, Unavailable
 from filestore.refused import refused
-from filestore.sqlite_files import Connection, is_refusal, open_sqlite, why_refused
+from filestore.sqlite_files import REFUSALS, Connection, is_refusal, open_sqlite, why_refused
+from log.table.embedded.sums import CONTROL, DATA, about, checked, summed
 from log.table.rows import project
 
 __all__ = [
@@ -40,11 +41,9 @@ __all__ = [
     "partition_path",
 ]
 
-DATA = "data"
-CONTROL = "control"
-
 BUSY_SECONDS = 30.0
 _WRITE_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+_BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL", "SQLITE_INTERRUPT", "SQLITE_NOMEM", *REFUSALS)
 _PAGE_BYTES = 16_384
 _TAIL_SEGMENTS = 64
 _CHECKPOINT_PAGES = 4_096  # 64 MB: a bulk load is not copied from the WAL at each commit
@@ -145,8 +144,9 @@ class Segments:
             _require_open(db, transaction_id, prepared)
             at = base
             for segment in segments:
-                row = (at, segment.count, transaction_id, segment.kind, now_ms, segment.payload)
-                db.execute("INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?)", row)
+                row = (at, segment.count, transaction_id, segment.kind, now_ms)
+                payload = summed(segment.payload, segment.kind, about(*row))
+                db.execute("INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?)", (*row, payload))
                 at += segment.count
             db.execute("UPDATE bounds SET end_offset = ?", (at,))
             return base
@@ -242,11 +242,46 @@ class Segments:
             )
             return [(row[0], StoredSegment(*row[1:])) for row in rows]
 
-    def payload(self, base_offset: int) -> bytes | None:
-        """Returns a record batch's bytes; None once it was deleted."""
+    def payload(self, base_offset: int, where: str) -> memoryview | None:
+        """Returns a record batch's bytes, which were compared with its checksum; None once it was deleted.
+
+        Raises:
+            Corrupt: ``log-record``: it is damaged; the message says ``where`` it is.
+        """
         with self._reading() as db:
-            row = db.execute("SELECT payload FROM segments WHERE base_offset = ?", (base_offset,)).fetchone()
-            return None if row is None else bytes(row[0])
+            row = db.execute(
+                "SELECT base_offset, count, transaction_id, kind, written_ms, payload FROM segments "
+                "WHERE base_offset = ?",
+                (base_offset,),
+            ).fetchone()
+        if row is None:
+            return None
+        *beside, payload = row
+        return checked(payload, row[3], about(*beside), where)
+
+    def damages(self, where: str, covered: int) -> list[str]:
+        """Looks at every byte, and describes what is damaged.
+
+        Args:
+            where: The partition, for record batches.
+            covered: The offset up to which the table needs it.
+        """
+        try:
+            with self._reading() as db:
+                [(verdict,)] = db.execute("PRAGMA integrity_check(1)").fetchall()
+                start, end = db.execute("SELECT start_offset, end_offset FROM bounds").fetchone()
+                stored = db.execute("SELECT base_offset, base_offset + count FROM segments").fetchall()
+        except Corrupt as error:
+            return [error.message]
+        found = [] if verdict == "ok" else [self._damaged(verdict).message]
+        if not start <= end >= covered or any(last <= start or last > end for _, last in stored if last is not None):
+            found.append(self._damaged(f"it has offsets from {start} to {end}, and others are needed").message)
+        for base, _ in stored:
+            try:
+                self.payload(base, f"{where}, offset {base}")
+            except Corrupt as error:
+                found.append(error.message)
+        return found
 
     def trim(self, before: int) -> None:
         """Forgets record batches that end at or before that offset.
@@ -310,9 +345,16 @@ class Segments:
             return NotFound(f"the log's partition {self._path} is gone: the table was dropped", code="log-not-found")
         if is_refusal(error) and (cause := why_refused(self._path)) is not None:
             return refused(f"cannot open or write the log's partition {self._path}", cause, "log-unavailable")
-        if isinstance(error, sqlite3.OperationalError):
+        if str(getattr(error, "sqlite_errorname", "")).startswith(_BUSY):
             return self._busy(str(error))
-        return Corrupt(f"the log's partition {self._path} is damaged: {error}", code="log-corrupt")
+        return self._damaged(error)
+
+    def _damaged(self, what: object) -> Corrupt:
+        return Corrupt(
+            f"the log's partition {self._path} is damaged: {what}. Restore the log's folder, or let readers begin anew "
+            'behind it (scan="full")',
+            code="log-corrupt",
+        )
 
     def _busy(self, why: str) -> Unavailable:
         return Unavailable(
@@ -358,7 +400,7 @@ def encode_segment(rows: pa.Table) -> memoryview:
     return memoryview(sink.getvalue())
 
 
-def decode_segment(payload: bytes, target: pa.Schema, where: str) -> pa.RecordBatch:
+def decode_segment(payload: memoryview, target: pa.Schema, where: str) -> pa.RecordBatch:
     """Decodes rows in the columns that are wanted; a column that did not exist yet is null.
 
     Raises:
@@ -373,7 +415,7 @@ def decode_segment(payload: bytes, target: pa.Schema, where: str) -> pa.RecordBa
     return project(stored, target).combine_chunks().to_batches()[0]
 
 
-def decode_control(payload: bytes, where: str) -> dict[str, Any]:
+def decode_control(payload: memoryview, where: str) -> dict[str, Any]:
     """Decodes a control record. For errors see `decode_segment`."""
     with well_formed(f"a control record of the log ({where})", code="log-record", advice=_ADVICE):
-        return dict(json.loads(payload))
+        return dict(json.loads(bytes(payload)))

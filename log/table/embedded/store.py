@@ -139,6 +139,15 @@ class EmbeddedLog(LogStore):
         """Looks for the records: an abort deletes them, unless the log is eventual."""
         return [t.id for t in transactions if not all(self._whole(t.id, part) for part in t.ranges)]
 
+    def damages(self, covered: Mapping[int, int]) -> list[str]:
+        """Looks at the bytes of all partitions."""
+        named = f"table {self._config.database}.{self._config.table}, bucket"
+        return [
+            found
+            for bucket, partition in enumerate(self._partitions)
+            for found in partition.damages(f"{named} {bucket}", covered.get(bucket, 0))
+        ]
+
     def _whole(self, transaction_id: str, part: LogRange) -> bool:
         partition = self._partitions[part.bucket]
         found = sum(segment.count for segment in partition.find(transaction_id, part.start, part.end))
@@ -218,11 +227,11 @@ class EmbeddedLog(LogStore):
                 f"{part.count - found} of {part.count} records of transaction {transaction_id} are gone",
             )
         for segment in stored:
-            payload = partition.payload(segment.base_offset)
+            there = f"{where}, offset {segment.base_offset}"
+            payload = partition.payload(segment.base_offset, there)
             if payload is None:
                 raise gap(where, f"offset {segment.base_offset} was trimmed while it was read")
             first, count = _within(segment, part)
-            there = f"{where}, offset {segment.base_offset}"
             end_offset = segment.base_offset + first + count
             if segment.kind == CONTROL:
                 yield LogControl(part.bucket, transaction_id, decode_control(payload, there), end_offset)

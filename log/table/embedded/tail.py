@@ -58,11 +58,11 @@ class EmbeddedTail(LogTail):
         if at < start:
             raise gap(self._where(bucket), f"offsets {at} to {start - 1} were trimmed")
         for transaction_id, segment in partition.after(at):
-            payload = partition.payload(segment.base_offset)
+            there = f"{self._where(bucket)}, offset {segment.base_offset}"
+            payload = partition.payload(segment.base_offset, there)
             if payload is None:
                 return  # aborted or trimmed meanwhile: the next look finds out
             end = segment.base_offset + segment.count
-            there = f"{self._where(bucket)}, offset {segment.base_offset}"
             if segment.kind == CONTROL:
                 yield LogControl(bucket, transaction_id, decode_control(payload, there), end)
             else:

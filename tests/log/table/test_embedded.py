@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import random
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -9,10 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from filestore.ambient import system_ambient
 from filestore.errors import AlreadyExists, Corrupt, InvalidRequest, NotFound, Unavailable
+from filestore.model.log_range import LogTransaction
 from filestore.sqlite_files import Connection, open_sqlite
 from log.table.embedded import segments
 from log.table.embedded.store import EmbeddedLog
@@ -26,7 +30,20 @@ from tests.conformance.log_store import (
     prepared,
     transaction_id,
 )
+from tests.depth import Depth
+from tests.flips import flipped
 from tests.log.table.processes import WriterProcess
+
+
+def both_kinds(log: LogStore, config: LogConfig) -> LogTransaction:
+    """Stores a record batch of each kind."""
+    writer = log.begin(transaction_id(config))
+    writer.append(0, changes([1, 2]))
+    writer.control(0, {"control": "mark"})
+    transaction = writer.prepare()
+    assert transaction is not None
+    log.end([transaction], commit=True)
+    return transaction
 
 
 class TestEmbeddedLog(LogTransactionTests):
@@ -144,6 +161,67 @@ class TestEmbeddedLog(LogTransactionTests):
         assert caught.value.code == "log-record"
         with log.tail({0: 0}) as tail, pytest.raises(Corrupt, match=words):
             tail.poll(0)
+
+    def test_no_flipped_bit_of_a_record_batch_gives_other_changes(
+        self, log: LogStore, config: LogConfig, depth: Depth
+    ) -> None:
+        transaction = both_kinds(log, config)
+        good, dice = list(log.events([transaction])), random.Random(21)
+        path = Path(config.location) / "bucket-00000.sqlite"
+        for number in range(depth.times(60, deep=2000)):
+            with closing(sqlite3.connect(path)) as file, file:
+                [(offset, before)] = file.execute("SELECT base_offset, payload FROM segments ORDER BY random() LIMIT 1")
+                damaged = flipped(before, dice, 1 + number % 2 * 2)
+                file.execute("UPDATE segments SET payload = ? WHERE base_offset = ?", (damaged, offset))
+            try:
+                assert list(log.events([transaction])) == good, "white space behind JSON that is another digit of a bit"
+            except Corrupt as error:
+                assert error.code == "log-record"
+                assert f"offset {offset}" in error.message
+                assert [error.message] == log.damages({0: 3})
+            with closing(sqlite3.connect(path)) as file, file:
+                file.execute("UPDATE segments SET payload = ? WHERE base_offset = ?", (before, offset))
+        assert log.damages({0: 3}) == []
+
+    @pytest.mark.parametrize("column", ["count = 3", "transaction_id = transaction_id || 'x'", "written_ms = 1"])
+    def test_what_is_stored_beside_a_record_batch_is_checked_with_it(
+        self, log: LogStore, config: LogConfig, column: str
+    ) -> None:
+        transaction = both_kinds(log, config)
+        with closing(sqlite3.connect(Path(config.location) / "bucket-00000.sqlite")) as file, file:
+            file.execute(f"UPDATE segments SET {column} WHERE kind = 'data'")
+        with pytest.raises((Corrupt, NotFound)) as caught:
+            list(log.events([transaction]))
+        assert caught.value.code in ("log-record", "log-gap")
+        assert any("offset 0) is damaged" in what for what in log.damages({0: 3}))
+
+    def test_former_versions_read_record_batches_with_checksums(self, log: LogStore, config: LogConfig) -> None:
+        both_kinds(log, config)
+        with closing(sqlite3.connect(Path(config.location) / "bucket-00000.sqlite")) as file:
+            data, control = [row[0] for row in file.execute("SELECT payload FROM segments ORDER BY base_offset")]
+        assert pa.ipc.open_stream(data).read_all().num_rows == 2
+        assert json.loads(control) == {"control": "mark"}
+
+    def test_record_batches_of_former_versions_are_read(self, log: LogStore, config: LogConfig) -> None:
+        transaction = both_kinds(log, config)
+        good = list(log.events([transaction]))
+        with closing(sqlite3.connect(Path(config.location) / "bucket-00000.sqlite")) as file, file:
+            file.execute("UPDATE segments SET payload = substr(payload, 1, length(payload) - 8) WHERE kind = 'data'")
+            file.execute("UPDATE segments SET payload = CAST('{\"control\": \"mark\"}' AS BLOB) WHERE kind = 'control'")
+        assert list(log.events([transaction])) == good
+        assert log.damages({0: 3}) == []
+
+    @pytest.mark.parametrize(
+        ("bounds", "covered"), [("end_offset = 2", 2), ("start_offset = 9", 3), ("end_offset = 3", 4)]
+    )
+    def test_bounds_that_are_damaged_are_named(
+        self, log: LogStore, config: LogConfig, bounds: str, covered: int
+    ) -> None:
+        both_kinds(log, config)
+        with closing(sqlite3.connect(Path(config.location) / "bucket-00000.sqlite")) as file, file:
+            file.execute(f"UPDATE bounds SET {bounds}")
+        [found] = log.damages({0: covered})
+        assert "bucket-00000.sqlite is damaged: it has offsets from" in found
 
     def test_a_partition_that_another_process_locks_is_busy(
         self, log: LogStore, config: LogConfig, monkeypatch: pytest.MonkeyPatch
