@@ -36,6 +36,7 @@ from tablestore.spark.batch.lookup_join import joined_by_lookup
 from tablestore.spark.batch.overlays import read_fresh, read_overlaid
 from tablestore.spark.batch.scans import use_plain_scans
 from tablestore.spark.batch.view_rows import TableReader
+from tablestore.spark.batch.whole_files import read_whole
 from tablestore.spark.batch.writing import spark_runner
 from tablestore.spark.interpreter import work_with_this_python
 from tablestore.spark.kafka.table import SparkKafkaTable
@@ -215,10 +216,7 @@ class SparkStore(StoreViews):
         if state.pending():
             return read_overlaid(self.spark, table.filestore, state)
         use_plain_scans(self.spark, table.filestore)
-        reader = self.spark.read.format("delta")
-        if version is not None:
-            reader = reader.option("versionAsOf", version)
-        return reader.load(table.location)
+        return read_whole(self.spark, table.location, version)
 
     def _reader(self, session: SparkSession, open_table: Callable[[str], Table]) -> TableReader:
         lake = SparkStore(session, self.store)

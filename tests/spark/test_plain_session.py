@@ -45,6 +45,31 @@ def test_a_session_that_knows_only_the_formats_name(store: Store, folder: Path) 
     assert "stop it first" in refused
 
 
+@pytest.mark.deep
+@pytest.mark.spark
+def test_a_session_with_delta_alone_leaves_out_no_file(store: Store, folder: Path) -> None:
+    """The rule that fixes the options of reads is in our extension, which such a session lacks."""
+    table = store.create_table("shop.t", "id BIGINT, v INT", options={"bucket": "1", "log.system": "none"})
+    for number in range(3):
+        table.write(pa.table({"id": [number], "v": pa.array([number], pa.int32())}))
+    merged = store.create_table(
+        "shop.k", "id BIGINT, v INT", primary_key=["id"], options={"write-mode": "merge-on-read", "log.system": "none"}
+    )
+    merged.write(pa.table({"id": [1, 2], "v": pa.array([1, 2], pa.int32())}))
+    merged.compact(full=True)
+    merged.write(pa.table({"id": [2], "v": pa.array([3], pa.int32())}))
+    program = str(ROOT / "tests" / "spark" / "delta_session.py")
+    done = subprocess.run(
+        [sys.executable, program, store.target],
+        env=os.environ | SHORT_LIVED_JVM | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["shop.t 3", "shop.t refused refused", "shop.k 4", "shop.k refused refused"]
+
+
 def test_a_session_that_has_delta_is_given_back(spark: SparkSession) -> None:
     assert spark_session("another", {"spark.master": "local[2,3]"}).sparkContext is spark.sparkContext
 

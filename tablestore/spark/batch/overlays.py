@@ -29,6 +29,7 @@ from filestore.sorting.chunks import BUCKET_COLUMN
 from filestore.sorting.external import sorted_batches
 from filestore.table import FileStore
 from tablestore.reading.log_tail import TailPart, VisibleTail
+from tablestore.spark.batch.whole_files import read_whole
 from tablestore.spark.jobs.local_disk import on_local_disk
 from tablestore.spark.jobs.runner import run_tasks
 
@@ -49,7 +50,7 @@ def read_overlaid(spark: SparkSession, store: FileStore, state: TableState) -> D
         tasks = [_Pending(pending, location) for pending in pending_slots(state)]
         merged = run_tasks(spark, table, tasks, _merge_pending, "merge runs of", partial(_discard, folder=folder))
         commit_overlay(table, state, state.pending(), _files(merged), location)
-    return spark.read.format("delta").load(location)
+    return read_whole(spark, location)
 
 
 def read_fresh(spark: SparkSession, tail: VisibleTail, state: TableState) -> DataFrame | None:
@@ -82,7 +83,7 @@ def read_fresh(spark: SparkSession, tail: VisibleTail, state: TableState) -> Dat
         return None
     slots = {slot for done in merged for slot, _ in done}
     commit_overlay(table, state, slots, _files(merged), table.path(folder))
-    return spark.read.format("delta").load(table.path(folder))
+    return read_whole(spark, table.path(folder))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tests.servers.sql_servers import SqlServer, remote_session
 from tests.spark.sql.conftest import Catalogs
 
-__all__ = ["check_sessions_are_apart"]
+__all__ = ["check_no_file_is_left_out", "check_sessions_are_apart"]
+
+
+def check_no_file_is_left_out(server: SqlServer, catalogs: Catalogs, database: str) -> None:
+    """A session cannot make an UPDATE go on without a file that is missing."""
+    with remote_session(server, catalogs.folder) as session:
+        session.run(f"CREATE DATABASE lake.{database}")
+        session.run(f"CREATE TABLE lake.{database}.t (id BIGINT, v INT)")
+        for row in ("(1, 1)", "(2, 2)"):
+            session.run(f"INSERT INTO lake.{database}.t VALUES {row}")
+        session.run("SET spark.sql.files.ignoreMissingFiles=true")
+        file = next(Path(catalogs.warehouse, database, "t").rglob("*.parquet"))
+        contents = file.read_bytes()
+        file.unlink()
+        for statement in (f"SELECT sum(v) FROM lake.{database}.t", f"UPDATE lake.{database}.t SET v = v + 1"):
+            assert file.name in "\n".join(session.run(statement))
+        file.write_bytes(contents)
+        assert session.run(f"SELECT sum(v) FROM lake.{database}.t") == ["3"]
 
 
 def check_sessions_are_apart(server: SqlServer, catalogs: Catalogs) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.depth import Depth
 from tests.servers.sql_servers import SqlServer, connect_server, remote_session
 from tests.spark.sql.conftest import Catalogs
-from tests.spark.sql.remote_checks import check_sessions_are_apart
+from tests.spark.sql.remote_checks import check_no_file_is_left_out, check_sessions_are_apart
 from tests.spark.sql.statements import differences
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
@@ -25,6 +25,10 @@ def server(catalogs: Catalogs) -> Iterator[SqlServer]:
 def test_a_client_runs_all_statements(server: SqlServer, catalogs: Catalogs, catalog: str, depth: Depth) -> None:
     with remote_session(server, catalogs.folder) as session:
         assert differences(catalog, session.run_all, depth) == []
+
+
+def test_settings_leave_no_file_out(server: SqlServer, catalogs: Catalogs) -> None:
+    check_no_file_is_left_out(server, catalogs, "whole")
 
 
 @pytest.mark.deep

@@ -14,7 +14,7 @@ from tests.servers.spark_programs import environment, program, python_processes
 from tests.servers.sql_servers import SqlServer, remote_session, thrift_server
 from tests.spark.sql.conftest import Catalogs
 from tests.spark.sql.deaths import FORGET, killed_within_a_write
-from tests.spark.sql.remote_checks import check_sessions_are_apart
+from tests.spark.sql.remote_checks import check_no_file_is_left_out, check_sessions_are_apart
 from tests.spark.sql.statements import differences
 from tests.tables import assert_healthy
 
@@ -25,6 +25,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark]
 def server(catalogs: Catalogs) -> Iterator[SqlServer]:
     with thrift_server(catalogs.folder, catalogs.settings, {"TABLESTORE_TOKEN": catalogs.token}) as running:
         yield running
+
+
+@pytest.mark.deep
+def test_settings_leave_no_file_out(server: SqlServer, catalogs: Catalogs) -> None:
+    check_no_file_is_left_out(server, catalogs, "whole")
 
 
 @pytest.mark.parametrize("catalog", ["served", pytest.param("lake", marks=pytest.mark.deep)])

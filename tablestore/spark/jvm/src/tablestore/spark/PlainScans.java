@@ -103,7 +103,7 @@ public final class PlainScans extends Rule<LogicalPlan> {
             delta.dataSchema(),
             Option.empty(),
             new ParquetFileFormat(),
-            scala.collection.immutable.Map$.MODULE$.<String, String>empty(),
+            delta.options(),
             session);
     return relation.copy(plain, relation.output(), Option.empty(), false, relation.stream());
   }

@@ -24,6 +24,7 @@ public final class TablestoreExtensions extends AbstractFunction1<SparkSessionEx
     extensions.injectHintResolutionRule(session -> new PartitionValues((SparkSession) session));
     extensions.injectHintResolutionRule(session -> new PartialPartitions((SparkSession) session));
     extensions.injectResolutionRule(session -> new NativeReads((SparkSession) session));
+    extensions.injectResolutionRule(session -> new WholeFiles());
     extensions.injectResolutionRule(session -> new Variables((SparkSession) session));
     extensions.injectResolutionRule(session -> new Watermarks());
     extensions.injectResolutionRule(session -> new Streams((SparkSession) session));
