@@ -32,7 +32,7 @@ from filestore.errors import InvalidRequest
 from filestore.model.types import contains_type
 from filestore.rows.casting import cast_rows
 
-__all__ = ["check_range", "decode_rows", "encode_rows", "leaves", "quoted"]
+__all__ = ["check_range", "decode_rows", "encode_rows", "floats_are_text", "leaves", "quoted"]
 
 _TIMESTAMP_FORMAT = "%Y-%m-%dT%H:%M:%S%.6f"
 _FIRST_MICROSECOND = -62_135_596_800_000_000  # 0001-01-01
@@ -52,9 +52,9 @@ def encode_rows(rows: pa.Table) -> pl.Series:
     text = _to_json(frame, rows.schema, floats_as_text=False)
     if not any(_has_float(f.type) for f in rows.schema):
         return text
-    if not _is_finite(rows) or _floats_are_text(text).any():
+    if not _is_finite(rows) or floats_are_text(text).any():
         textual = _to_json(frame, rows.schema, floats_as_text=True)
-        return textual.zip_with(_floats_are_text(textual), text)
+        return textual.zip_with(floats_are_text(textual), text)
     return text
 
 
@@ -66,7 +66,7 @@ def decode_rows(text: pl.Series, schema: pa.Schema) -> pa.Table:
     """
     if not any(_has_float(f.type) for f in schema):
         return _parse(text, schema, floats_as_text=False)
-    textual = _floats_are_text(text)
+    textual = floats_are_text(text)
     if not textual.any():
         return _parse(text, schema, floats_as_text=False)
     parts = [
@@ -82,7 +82,8 @@ def quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _floats_are_text(text: pl.Series) -> pl.Series:
+def floats_are_text(text: pl.Series) -> pl.Series:
+    """Returns for each text whether its floating numbers are strings."""
     return text.str.contains('"NaN"|Infinity"')
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import sys
 from pathlib import Path
 
@@ -12,10 +10,16 @@ import pyarrow as pa
 import typer
 
 from filestore.decoding import is_undecodable
+from filestore.model.rowkind import KIND_COLUMN
+from log.connector.formats.csv_files import read_csv_file
+from log.connector.formats.json.files import read_file
+from log.connector.formats.json.values import Rules
 
 __all__ = ["read_rows"]
 
 _KINDS = ".parquet, .csv, .json, .ndjson"
+_RULES = Rules(unknown=False, entries=True, days=False, zones=False)
+"""``scan`` prints a MAP as entries. People write what else topics take for a value and mean another one."""
 
 
 def read_rows(file: Path, schema: pa.Schema) -> pl.DataFrame | pa.Table:
@@ -23,7 +27,7 @@ def read_rows(file: Path, schema: pa.Schema) -> pl.DataFrame | pa.Table:
 
     Args:
         file: The file.
-        schema: The table's columns, for an array without rows.
+        schema: The table's columns.
 
     Raises:
         typer.BadParameter: the file cannot be read.
@@ -36,7 +40,7 @@ def read_rows(file: Path, schema: pa.Schema) -> pl.DataFrame | pa.Table:
             case ".parquet":
                 return pl.read_parquet(file)
             case ".csv":
-                return _read_csv(file)
+                return read_csv_file(file.read_bytes(), _with_kind(schema), _RULES)
             case ".json" | ".ndjson" | ".jsonl":
                 return _read_json(file.read_bytes(), schema)
             case "" if standard_input:
@@ -55,49 +59,13 @@ def _bad(file: Path, why: str) -> typer.BadParameter:
     return typer.BadParameter(f"{name} cannot be read: {why}", param_hint="FILE")
 
 
-def _read_csv(file: Path) -> pl.DataFrame:
-    try:
-        # read as texts: the table's types decide how they are parsed, and not the first lines
-        return pl.read_csv(file, infer_schema=False)
-    except pl.exceptions.NoDataError as error:
-        raise ValueError("it is empty: the first line has the names of the columns") from error
-    except pl.exceptions.PolarsError as error:
-        raise ValueError(_csv_problem(file.read_bytes()) or str(error).partition("\n")[0]) from error
+def _with_kind(schema: pa.Schema) -> dict[str, pa.Field]:
+    return {field.name: field for field in [*schema, pa.field(KIND_COLUMN, pa.string())]}
 
 
-def _csv_problem(text: bytes) -> str | None:
-    """The first line with more fields than the header has columns. It loops over lines, but only after an error."""
-    lines = csv.reader(text.decode(errors="replace").splitlines(keepends=True))
-    header = next(lines, [])
-    for fields in lines:
-        if len(fields) > len(header):
-            return f"line {lines.line_num} has {len(fields)} fields, and the header names {len(header)} columns"
-    return None
-
-
-def _read_json(text: bytes, schema: pa.Schema) -> pl.DataFrame | pa.Table:
-    whole = text.strip()
-    if not whole:
-        raise ValueError("it is empty: write one JSON object on each line, or one array of them")
-    array = whole.startswith(b"[")
-    if array and not whole[1:-1].strip():
-        return schema.empty_table()
-    try:
-        if array:
-            return pl.read_json(whole, infer_schema_length=None)
-        return pl.read_ndjson(whole, infer_schema_length=None)
-    except pl.exceptions.PolarsError as error:
-        problem = None if array else _json_problem(text)
-        raise ValueError(problem or "it is neither one JSON object on each line nor one array of objects") from error
-
-
-def _json_problem(text: bytes) -> str | None:
-    """The first line that is not a JSON object. It loops over lines, but only after an error."""
-    for number, line in enumerate(text.splitlines(), 1):
-        try:
-            found = json.loads(line) if line.strip() else {}
-        except ValueError:
-            return f"line {number} is not a JSON object: {line.decode(errors='replace')[:80]!r}"
-        if not isinstance(found, dict):
-            return f"line {number} is not a JSON object: {line.decode(errors='replace')[:80]!r}"
-    return None
+def _read_json(text: bytes, schema: pa.Schema) -> pa.Table:
+    fields = _with_kind(schema)
+    rows = read_file(text, pa.schema(list(fields.values())), _RULES)
+    # a column that no object has is one that the rows lack, and not one of nulls
+    given = [name for name, f in fields.items() if not f.nullable or rows[name].null_count < rows.num_rows]
+    return rows.select(given) if given else rows

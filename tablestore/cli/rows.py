@@ -162,7 +162,7 @@ def write(
     """Write a file's rows in one commit: as upserts, if the table has a primary key. To a Kafka topic: as messages.
 
     Columns are matched by name. A column [bold]_kind[/bold] has the kind of each row (+I, -U, +U, -D). JSON is one
-    object on each line, or one array.
+    object on each line, or one array; what scan prints as JSON is read back as the same rows.
     """
     if overwrite and overwrite_partitions:
         raise typer.BadParameter("pass only one of them", param_hint="--overwrite, --overwrite-partitions")

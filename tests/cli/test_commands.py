@@ -445,14 +445,16 @@ def test_a_mistake_is_answered_in_the_words_of_the_command_line(run: Run, orders
 
 
 FILES = {
-    "bad.csv": ("id,status\n1,A\nx2,B\n", "column 'id' is BIGINT, and 'x2' in row 1 (the first is 0) does not fit"),
+    "bad.csv": ("id,status\n1,A\nx2,B\n", 'bad.csv cannot be read: row 2: id: "x2" is no BIGINT'),
     "ragged.csv": ("id,status\n1,A\n2,B,C\n", "line 3 has 3 fields, and the header names 2 columns"),
     "empty.csv": ("", "it is empty: the first line has the names of the columns"),
-    "cut.json": ('{"id": 1}\n{"id": 2,\n', "line 2 is not a JSON object: '{\"id\": 2,'"),
-    "number.json": ('{"id": 1}\n7\n', "line 2 is not a JSON object: '7'"),
-    "values.json": ("[1, 2]", "it is neither one JSON object on each line nor one array of objects"),
+    "cut.json": ('{"id": 1}\n{"id": 2,\n', "line 2: not JSON: Expecting property name"),
+    "number.json": ('{"id": 1}\n7\n', "line 2: not a JSON object but 7"),
+    "values.json": ("[1, 2]", "the array: not a JSON object but 1"),
     "no.parquet": ("PAR1", "no.parquet cannot be read: "),
-    "float.json": ('{"id": 1}\n{"id": 1.5}\n', "and 1.5 in row 1 (the first is 0) does not fit"),
+    "float.json": ('{"id": 1}\n{"id": 1.5}\n', "line 2: id: 1.5 is no BIGINT"),
+    "short.csv": ("id,status\n1\n", "line 2 has 1 fields, and the header names 2 columns"),
+    "typo.json": ('{"id": 1, "statsu": "A"}', "line 1: there is no column 'statsu'; the columns are id, status, _kind"),
 }
 
 

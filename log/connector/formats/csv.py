@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from filestore.errors import InvalidRequest
+from filestore.rows.numbers import floats_of_texts
 from log.connector.formats.format import (
     Decoded,
     Index,
@@ -27,7 +28,7 @@ from log.connector.formats.format import (
     split_kinds,
     split_tombstones,
 )
-from log.connector.formats.json.values import column_value
+from log.connector.formats.json.values import TOPICS, Place, Rules, column_value
 from log.json_rows import check_range
 
 __all__ = ["CsvFormat", "check_csv_type"]
@@ -45,6 +46,7 @@ class CsvFormat:
         null_literal: How nulls are written; None: as nothing.
         element_delimiter: Between the elements of an ARRAY or STRUCT in their field.
         allow_comments: Messages that begin with ``#`` have no rows.
+        rules: What stands for a value.
     """
 
     schema: pa.Schema
@@ -54,6 +56,7 @@ class CsvFormat:
     null_literal: str | None = None
     element_delimiter: str = ";"
     allow_comments: bool = False
+    rules: Rules = TOPICS
 
     changelog: ClassVar[bool] = False
     metadata: ClassVar[Mapping[str, pa.DataType]] = {}
@@ -157,12 +160,20 @@ class CsvFormat:
             rows = ~text.str.starts_with("#")
             text, places = text.filter(rows), places[rows.to_numpy()]
         fields, lines = self._fields(text, places, bad)
+        return inserts(self.typed(fields, lines, bad), self.schema, lines, tombstones, bad)
+
+    def typed(self, fields: pa.Table, lines: Index, bad: dict[int, str]) -> pa.Table:
+        """Returns fields as the columns' types.
+
+        Args:
+            fields: The columns' texts, in order.
+            lines: The number of each row.
+            bad: Gets the number of each row with a text that does not fit, and the reason.
+        """
         columns = []
         for column, field in zip(fields.columns, self.schema, strict=True):
-            array = column.combine_chunks()
-            columns.append(_typed(array, field, lambda i: int(lines[i]), bad, self))
-        rows_ = pa.Table.from_arrays(columns, schema=nullable(self.schema))
-        return inserts(rows_, self.schema, lines, tombstones, bad)
+            columns.append(_typed(column.combine_chunks(), field, lambda i: int(lines[i]), bad, self))
+        return pa.Table.from_arrays(columns, schema=nullable(self.schema))
 
     def _fields(self, text: pl.Series, places: Index, bad: dict[int, str]) -> tuple[pa.Table, Index]:
         """The fields of lines that have as many as there are columns, and the lines' positions.
@@ -181,16 +192,33 @@ class CsvFormat:
         names = [f"{i}" for i in range(len(self.schema))]
         if not good.any():
             return pa.table({n: pa.array([], pa.string()) for n in names}), places[good]
-        table = pa_csv.read_csv(
-            pa.BufferReader(joined),
-            read_options=pa_csv.ReadOptions(use_threads=False, column_names=names, block_size=len(joined) + 1),
+        table = self.parsed(joined, names)
+        assert table.num_rows == int(good.sum())  # `_regular` is what the parser takes
+        return table, places[good]
+
+    def parsed(self, text: bytes, names: Sequence[str], skip: int = 0) -> pa.Table:
+        """Returns the fields of lines as texts; an empty line is a row of one field that is null.
+
+        Args:
+            text: Lines.
+            names: The columns' names.
+            skip: So many lines are left out first.
+
+        Raises:
+            ArrowInvalid: lines with another number of fields, or whose quotes are not closed.
+        """
+        return pa_csv.read_csv(
+            pa.BufferReader(text),
+            read_options=pa_csv.ReadOptions(
+                use_threads=False, column_names=names, skip_rows=skip, block_size=len(text) + 1
+            ),
             parse_options=pa_csv.ParseOptions(
                 delimiter=self.delimiter,
                 quote_char=self.quote or False,
                 double_quote=self.quote is not None and self.escape is None,
                 escape_char=self.escape or False,
                 newlines_in_values=True,
-                ignore_empty_lines=False,
+                ignore_empty_lines=len(names) > 1,
             ),
             convert_options=pa_csv.ConvertOptions(
                 column_types=dict.fromkeys(names, pa.string()),
@@ -199,8 +227,6 @@ class CsvFormat:
                 quoted_strings_can_be_null=False,
             ),
         )
-        assert table.num_rows == int(good.sum())  # `_regular` is what the parser takes
-        return table, places[good]
 
     def _regular(self) -> str:
         """A line of the right number of fields that the parser takes as one."""
@@ -261,7 +287,7 @@ def _typed(
         array = pc.if_else(pc.equal(array, ""), pa.scalar(None, pa.string()), array)
     if pa.types.is_list(kind) or pa.types.is_struct(kind):
         return _nested(array, field, line, bad, style)
-    return _scalars(array, kind, field.name, line, bad)
+    return _scalars(array, kind, Place(field.name, style.rules), line, bad)
 
 
 def _nested(
@@ -296,28 +322,25 @@ def _nested(
 
 
 def _scalars(
-    array: pa.Array, kind: pa.DataType, name: str, line: Callable[[int], int], bad: dict[int, str]
+    array: pa.Array, kind: pa.DataType, place: Place, line: Callable[[int], int], bad: dict[int, str]
 ) -> pa.Array:
     try:
         if pa.types.is_binary(kind):
             decoded = pl.Series(pl.from_arrow(array)).str.decode("base64")
             return decoded.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(kind)
-        cast = array.cast(kind)
-        if pa.types.is_floating(kind) and pc.any(pc.is_inf(cast)).as_py():
-            raise pa.ArrowInvalid("a number may be out of range: the cast takes it for an infinite one")
-        return cast
+        return floats_of_texts(array, kind) if pa.types.is_floating(kind) else array.cast(kind)
     except (pa.ArrowInvalid, pl.exceptions.PolarsError):
         if len(array) > 32:
             middle = len(array) // 2
             halves = [
-                _scalars(array[:middle], kind, name, line, bad),
-                _scalars(array[middle:], kind, name, lambda i: line(i + middle), bad),
+                _scalars(array[:middle], kind, place, line, bad),
+                _scalars(array[middle:], kind, place, lambda i: line(i + middle), bad),
             ]
             return pa.concat_arrays(halves)
     values = []
     for i, text in enumerate(array.to_pylist()):
         try:
-            values.append(column_value(text, kind, name))
+            values.append(column_value(text, kind, place))
         except ValueError as error:
             bad.setdefault(line(i), str(error))
             values.append(None)

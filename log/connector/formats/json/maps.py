@@ -7,23 +7,28 @@ types alone. What is refused here and what the parser refuses of the result is r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from filestore.model.types import contains_type
+from log.connector.formats.json.tokens import (
+    CLOSE,
+    CLOSE_ARRAY,
+    COLON,
+    COMMA,
+    OPEN,
+    QUOTE,
+    Bytes,
+    Flags,
+    Index,
+    Text,
+    among,
+    check_spaces,
+    scanned,
+)
 
 __all__ = ["has_map", "maps_as_entries"]
-
-Bytes = npt.NDArray[np.uint8]
-Index = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
-
-_QUOTE, _BACKSLASH, _COMMA, _COLON, _NEWLINE = b'"\\,:\n'
-_OPEN_ARRAY, _CLOSE_ARRAY, _OPEN, _CLOSE = b"[]{}"
 
 
 def has_map(kind: pa.DataType) -> bool:
@@ -41,77 +46,15 @@ def maps_as_entries(data: Bytes, schema: pa.Schema) -> pa.Buffer:
     Raises:
         ArrowInvalid: brackets, strings or an object that is a MAP are not those of JSON, or such an object is an array.
     """
-    text = _scanned(data)
+    text = scanned(data)
     maps = _maps(text, pa.struct(list(schema)))
     return _rewritten(text, maps[text.container])
-
-
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """Documents and their tokens: brackets, commas and colons outside of strings.
-
-    Tokens are ordered container by container, each in its order; `container` numbers an object's or array's own tokens,
-    the first of which opens it and the last of which closes it.
-    """
-
-    data: Bytes
-    quotes: Index
-    at: Index
-    token: Bytes
-    level: Index
-    container: Index
-    opens: Index
-    """The number of the token with which each container begins."""
-
-
-def _scanned(data: Bytes) -> _Text:
-    quotes = np.flatnonzero((data == _QUOTE) & ~_escaped(data))
-    is_token = np.zeros(256, bool)
-    is_token[list(b"{}[],:")] = True
-    at = _outside(quotes, np.flatnonzero(is_token[data]))
-    token = data[at]
-    opens, closes = _among(token, b"{["), _among(token, b"}]")
-    level = np.cumsum(opens.astype(np.int64) - closes) + closes
-    ends = np.flatnonzero(data == _NEWLINE)
-    depth_at_end = np.concatenate([[0], level - closes])[np.searchsorted(at, ends)]
-    if len(quotes) % 2 or len(_outside(quotes, ends)) < len(ends) or depth_at_end.any() or level.min(initial=1) < 1:
-        raise pa.ArrowInvalid("strings or brackets of a document are not closed")
-    order = np.argsort(level, kind="stable")
-    at, token, level, opens = at[order], token[order], level[order], opens[order]
-    begins = np.flatnonzero(opens)
-    lasts = np.append(begins[1:], len(token))[: len(begins)] - 1
-    if not (token[lasts] == token[begins] + 2).all():  # as the bytes of "{" and "}", "[" and "]" are
-        raise pa.ArrowInvalid("brackets of a document do not match")
-    return _Text(data, quotes, at, token, level, np.cumsum(opens) - 1, begins)
-
-
-def _outside(quotes: Index, places: Index) -> Index:
-    """Returns those of some places that are outside of strings."""
-    found: Index = places[np.searchsorted(quotes, places) % 2 == 0]
-    return found
-
-
-def _escaped(data: Bytes) -> Flags:
-    """Marks the bytes that stand behind an odd number of backslashes."""
-    backslash = data == _BACKSLASH
-    if not backslash.any():
-        return np.zeros(len(data), bool)
-    places = np.arange(len(data))
-    last_other = np.maximum.accumulate(np.where(backslash, -1, places))
-    run = np.zeros(len(data), np.int64)
-    run[1:] = (places - last_other)[:-1]
-    odd: Flags = run % 2 == 1
-    return odd
-
-
-def _among(token: Bytes, wanted: bytes) -> Flags:
-    return np.isin(token, np.frombuffer(wanted, np.uint8))
 
 
 # ------------------------------------------------------------------------------------------------ which are maps
 
 
-def _maps(text: _Text, root: pa.DataType) -> Flags:
+def _maps(text: Text, root: pa.DataType) -> Flags:
     """Finds the containers that are MAPs, level by level from the documents down."""
     places, levels = text.at[text.opens], text.level[text.opens]
     is_map = np.zeros(len(places), bool)
@@ -131,12 +74,12 @@ def _maps(text: _Text, root: pa.DataType) -> Flags:
                     if pa.types.is_map(part):
                         is_map[chosen] = True
         above, held = below, found
-    if (text.token[text.opens][is_map] != _OPEN).any():
+    if (text.token[text.opens][is_map] != OPEN).any():
         raise pa.ArrowInvalid("an array stands for a MAP")
     return is_map
 
 
-def _parts(text: _Text, kind: pa.DataType, inner: Index) -> list[tuple[pa.DataType, Index]]:
+def _parts(text: Text, kind: pa.DataType, inner: Index) -> list[tuple[pa.DataType, Index]]:
     """The containers within containers of a type, by their own types."""
     if pa.types.is_map(kind):
         return [(kind.item_type, inner)]
@@ -147,7 +90,7 @@ def _parts(text: _Text, kind: pa.DataType, inner: Index) -> list[tuple[pa.DataTy
     return [(f.type, inner[_spelled(text.data, begins, ends, f.name.encode())]) for f in fields]
 
 
-def _names(text: _Text, values: Index) -> tuple[Index, Index]:
+def _names(text: Text, values: Index) -> tuple[Index, Index]:
     """Finds begin and end of the last strings before some places: members' names, if the places are their values'."""
     quotes = np.concatenate([[0, -1], text.quotes])  # before all strings: one that fits no name
     closing = np.searchsorted(text.quotes, values) + 1
@@ -168,44 +111,30 @@ def _spelled(data: Bytes, begins: Index, ends: Index, name: bytes) -> Flags:
 _ENTRY, _VALUE, _NEXT, _END = b'{"key":', b',"value":', b"},", b"}]"
 
 
-def _rewritten(text: _Text, of_map: Flags) -> pa.Buffer:
+def _rewritten(text: Text, of_map: Flags) -> pa.Buffer:
     at, token = text.at[of_map], text.token[of_map]
     previous = np.concatenate([[0], token[:-1]]).astype(np.uint8)
     _check_members(token, previous)
-    colon, empty = token == _COLON, (token == _CLOSE) & (previous == _OPEN)
+    colon, empty = token == COLON, (token == CLOSE) & (previous == OPEN)
     key_begins, key_ends = _names(text, at[colon])
     behind_previous = np.concatenate([[0], at[:-1] + 1])
     gaps = [(behind_previous[colon], key_begins - 1), (key_ends + 1, at[colon]), (behind_previous[empty], at[empty])]
-    _check_spaces(text.data, gaps)
+    check_spaces(text.data, gaps)
     places = np.concatenate([at, key_begins - 1])
-    put = np.concatenate([np.where(empty, _CLOSE_ARRAY, token), np.full(len(key_begins), _QUOTE)]).astype(np.uint8)
-    texts = {_OPEN: b"[", _CLOSE_ARRAY: b"]", _CLOSE: _END, _COMMA: _NEXT, _COLON: _VALUE, _QUOTE: _ENTRY + b'"'}
+    put = np.concatenate([np.where(empty, CLOSE_ARRAY, token), np.full(len(key_begins), QUOTE)]).astype(np.uint8)
+    texts = {OPEN: b"[", CLOSE_ARRAY: b"]", CLOSE: _END, COMMA: _NEXT, COLON: _VALUE, QUOTE: _ENTRY + b'"'}
     return _replaced(text.data, places, put, texts)
 
 
 def _check_members(token: Bytes, previous: Bytes) -> None:
     """Members are a colon each, with commas between them."""
     fits = np.select(
-        [token == _COLON, token == _COMMA, token == _CLOSE],
-        [_among(previous, b"{,"), previous == _COLON, _among(previous, b"{:")],
+        [token == COLON, token == COMMA, token == CLOSE],
+        [among(previous, b"{,"), previous == COLON, among(previous, b"{:")],
         default=True,
     )
     if not fits.all():
         raise pa.ArrowInvalid("an object's members are not separated by commas")
-
-
-def _check_spaces(data: Bytes, gaps: list[tuple[Index, Index]]) -> None:
-    """Checks that only space is before a key and after it, and in an object without members."""
-    space = np.zeros(256, bool)
-    space[list(b" \t\r")] = True
-    for begins, ends in gaps:
-        sizes = ends - begins
-        if (sizes < 0).any():
-            raise pa.ArrowInvalid("an object's key is no string")
-        firsts = np.cumsum(sizes) - sizes
-        inside = np.repeat(begins - firsts, sizes) + np.arange(sizes.sum())
-        if not space[data[inside]].all():
-            raise pa.ArrowInvalid("an object's key is no string")
 
 
 def _replaced(data: Bytes, places: Index, put: Bytes, texts: dict[int, bytes]) -> pa.Buffer:

@@ -183,8 +183,8 @@ BROKEN = [
     (b"", "not 2 fields"),
     (b"1", "not 2 fields"),
     (b"1,a,b", "not 2 fields"),
-    (b"x,a", 'id: "x" is no int32'),
-    (b"1.5,a", 'id: "1.5" is no int32'),
+    (b"x,a", 'id: "x" is no INT'),
+    (b"1.5,a", 'id: "1.5" is no INT'),
     (b",a", "column 'id' is NOT NULL and has no value"),
     (b'1,"a', 'a quote " is not closed'),
     (b'1,a"b,"cd', "not 2 fields"),
@@ -212,11 +212,11 @@ def test_broken_elements() -> None:
     found = opened("csv", schema).decode([b"1;2,3;4", b"1;x,3;4", b"1,3", b"1,3;4;5", b"300,3;4", b",", b"5,6;y"])
     assert found.rows.to_pylist() == [{"l": [1, 2], "s": {"a": 3, "b": 4}}, {"l": None, "s": None}]
     assert [(m.index, m.reason.partition(",")[0]) for m in found.malformed] == [
-        (1, 'l: "x" is no int8'),
+        (1, 'l: "x" is no TINYINT'),
         (2, "s: 1 elements"),
         (3, "s: 3 elements"),
-        (4, 'l: "300" is no int8'),
-        (6, 's: "y" is no int8'),
+        (4, 'l: "300" is no TINYINT'),
+        (6, 's: "y" is no TINYINT'),
     ]
 
 

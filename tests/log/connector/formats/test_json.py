@@ -15,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from filestore.errors import InvalidRequest
+from filestore.model.types import to_sql
 from log.connector.formats.json.documents import parse_documents
 from log.connector.formats.json.format import check_json_type
-from log.connector.formats.json.values import column_value, load
+from log.connector.formats.json.values import Place, column_value, load
 from tests.log.connector.formats.rows import holdable, opened, plain
 
 SCHEMA = pa.schema(
@@ -54,7 +55,7 @@ def test_rows_survive(rows: pa.Table, timestamps: str, ignore: bool) -> None:
 def test_what_arrow_parses_is_what_the_rules_for_single_values_say(rows: pa.Table) -> None:
     messages = [m or b"" for m in opened("json", rows.schema).encode(rows)]
     together = parse_documents(messages, rows.schema).members
-    alone = [{f.name: column_value(load(m).get(f.name), f.type, f.name) for f in rows.schema} for m in messages]
+    alone = [{f.name: column_value(load(m).get(f.name), f.type, Place(f.name)) for f in rows.schema} for m in messages]
     assert plain(together) == plain(pa.Table.from_pylist(alone, schema=together.schema))
 
 
@@ -137,21 +138,21 @@ BROKEN = [
     (b"\xff", "not UTF-8: invalid start byte at byte 0"),
     (b"7", "not a JSON object but 7"),
     (b"[7]", "not a JSON object but 7"),
-    (b'{"id":1.5}', "id: 1.5 is no int32"),
-    (b'{"id":3000000000}', "id: 3000000000 is no int32"),
-    (b'{"id":true}', "id: true is no int32"),
-    (b'{"id":"x"}', 'id: "x" is no int32'),
+    (b'{"id":1.5}', "id: 1.5 is no INT"),
+    (b'{"id":3000000000}', "id: 3000000000 is no INT"),
+    (b'{"id":true}', "id: true is no INT"),
+    (b'{"id":"x"}', 'id: "x" is no INT'),
     (b'{"id":null}', "column 'id' is NOT NULL and has no value"),
     (b"{}", "column 'id' is NOT NULL and has no value"),
-    (b'{"id":1,"price":1000}', "price: 1000 is no decimal128(5, 2)"),
-    (b'{"id":1,"price":"NaN"}', 'price: "NaN" is no decimal128(5, 2)'),
+    (b'{"id":1,"price":1000}', "price: 1000 is no DECIMAL(5,2)"),
+    (b'{"id":1,"price":"NaN"}', 'price: "NaN" is no DECIMAL(5,2)'),
     (b'{"id":1,"name":"\\ud800"}', "name: a string that is no Unicode text"),
-    (b'{"id":1,"at":"yesterday"}', 'at: "yesterday" is no timestamp[us, tz=UTC]'),
-    (b'{"id":1,"at":5}', "at: 5 is no timestamp"),
-    (b'{"id":1,"day":"2020-13-01"}', 'day: "2020-13-01" is no date32[day]'),
-    (b'{"id":1,"data":"%%%%"}', 'data: "%%%%" is no binary'),
-    (b'{"id":1,"ratio":1e999}', "is no double"),
-    (b'{"id":1,"ok":"perhaps"}', 'ok: "perhaps" is no bool'),
+    (b'{"id":1,"at":"yesterday"}', 'at: "yesterday" is no TIMESTAMP'),
+    (b'{"id":1,"at":5}', "at: 5 is no TIMESTAMP: what a number counts is not known"),
+    (b'{"id":1,"day":"2020-13-01"}', 'day: "2020-13-01" is no DATE'),
+    (b'{"id":1,"data":"%%%%"}', 'data: "%%%%" is no BINARY'),
+    (b'{"id":1,"ratio":1e999}', "is no DOUBLE"),
+    (b'{"id":1,"ok":"perhaps"}', 'ok: "perhaps" is no BOOLEAN'),
     (b"[" * 100_000, "nested too deeply"),
 ]
 
@@ -208,12 +209,11 @@ def test_each_depth_is_read_or_named_too_deep() -> None:
         (pa.binary(), "1"),
         (pa.date32(), "true"),
         (pa.map_(pa.string(), pa.int32()), "[1]"),
-        (pa.time32("s"), "1"),
     ],
 )
 def test_a_value_of_another_type_is_named(kind: pa.DataType, value: str) -> None:
-    with pytest.raises(ValueError, match=f"^{re.escape(f'c: {value} is no {kind}')}$"):
-        column_value(load(value.encode()), kind, "c")
+    with pytest.raises(ValueError, match=f"^{re.escape(f'c: {value} is no {to_sql(kind)}')}"):
+        column_value(load(value.encode()), kind, Place("c"))
 
 
 def test_broken_messages_spoil_no_others() -> None:

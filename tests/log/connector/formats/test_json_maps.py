@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from log.connector.formats.json import documents
 from log.connector.formats.json.documents import parse_documents
 from log.connector.formats.json.maps import maps_as_entries
-from log.connector.formats.json.values import column_value, load
+from log.connector.formats.json.values import Place, column_value, load
 
 COUNTS = pa.map_(pa.string(), pa.int64())
 SCHEMA = pa.schema(
@@ -58,7 +58,7 @@ def alone(messages: list[bytes]) -> tuple[list[dict[str, Any]], list[int]]:
             document = load(message)
             if not isinstance(document, dict):
                 raise ValueError("no object")
-            rows.append({f.name: column_value(document.get(f.name), f.type, f.name) for f in SCHEMA})
+            rows.append({f.name: column_value(document.get(f.name), f.type, Place(f.name)) for f in SCHEMA})
         except ValueError:
             bad.append(place)
     return rows, bad
