@@ -299,10 +299,10 @@ class Table(Versioned):
         """Writes rows as one commit: upserts if the table has a primary key, else inserts.
 
         Args:
-            rows: Arrow, polars, a pandas frame (its index is ignored, and what pandas takes for missing is null), a
-                list of dicts (a key that a dict lacks is null), or anything with ``__arrow_c_stream__``. A column
-                ``_kind`` (``+I``, ``-U``, ``+U``, ``-D``) says what each row does; without it a row is put, and
-                replaces the one with its key. Of rows with one key the last wins.
+            rows: Arrow, polars, a pandas frame (levels of its index that have names are columns, and what pandas takes
+                for missing is null), a list of dicts (a key that a dict lacks is null), or anything with
+                ``__arrow_c_stream__``. A column ``_kind`` (``+I``, ``-U``, ``+U``, ``-D``) says what each row does;
+                without it a row is put, and replaces the one with its key. Of rows with one key the last wins.
             overwrite: True: the rows replace the whole table. ``"dynamic"``: they replace the partitions that they
                 have. ``{"day": "2026-01-31"}``, or a list of such: they replace those partitions, and must be in them;
                 a dict without some of the partition columns stands for all partitions with the values that it has.

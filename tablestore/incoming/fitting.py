@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from filestore.errors import InvalidRequest, Unsupported
 from filestore.model.types import canonical, to_sql
+from filestore.rows.numbers import floats_of_texts
 from tablestore.incoming.layouts import Picked, holds_union
 
 __all__ = ["fit"]
@@ -123,10 +124,14 @@ def _cast(values: pa.Array, wanted: pa.DataType) -> pa.Array:
     given = values.type
     if pa.types.is_integer(given) and pa.types.is_decimal(wanted):
         return _decimals(values, wanted)
+    if pa.types.is_floating(given) and pa.types.is_decimal(wanted):
+        return values.cast(pa.string()).cast(wanted)  # 0.1 is 0.1 in any scale, as Spark and every text have it
+    if _is_text(given) and pa.types.is_floating(wanted):
+        return floats_of_texts(values, wanted)
+    if (_is_moment(wanted) and pa.types.is_integer(given)) or (_is_moment(given) and pa.types.is_integer(wanted)):
+        raise _Unfit("what the number counts is not known (seconds, milliseconds, days), so cast it yourself")
     result = values.cast(wanted)
-    cuts = (pa.types.is_timestamp(given) and pa.types.is_date(wanted)) or (
-        pa.types.is_floating(given) and pa.types.is_decimal(wanted)
-    )
+    cuts = pa.types.is_timestamp(given) and pa.types.is_date(wanted)
     if pa.types.is_boolean(wanted) and not _is_text(given):
         cuts = True
     if cuts:
@@ -148,6 +153,10 @@ def _decimals(values: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_moment(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
 
 
 def _named(column: pa.ChunkedArray, whole: int, field: pa.Field, why: str) -> InvalidRequest:

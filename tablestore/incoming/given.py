@@ -53,8 +53,9 @@ def arrow_rows(rows: Rows, schema: pa.Schema) -> pa.Table:
     """Returns the rows as Arrow. A stream that can be read only once is consumed.
 
     Args:
-        rows: The rows. The index of a pandas frame is ignored, and what pandas takes for missing (NaN, NaT, None, NA)
-            is null; NaN in its nullable and Arrow types stays. A key that some dicts lack is null there.
+        rows: The rows. The levels of a pandas index that have names are columns, as Arrow has them; what pandas takes
+            for missing (NaN, NaT, None, NA) is null; NaN in its nullable and Arrow types stays. A key that some dicts
+            lack is null there.
         schema: The columns that they are written to: Python values do not always determine their types.
 
     Raises:
@@ -150,15 +151,41 @@ def _is_pandas(rows: object) -> bool:
 
 
 def _from_pandas(rows: Any, schema: pa.Schema) -> pa.Table:
-    names = list(rows.columns)
-    for name in names:
+    parts = [(name, rows.iloc[:, at]) for at, name in enumerate(rows.columns)]
+    parts += _index_levels(rows)
+    for name, _ in parts:
         if not isinstance(name, str):
             raise InvalidRequest(
                 f"the pandas frame has a column labelled {name!r}: use a str as its name", code="bad-rows"
             )
     fields = _fields(schema)
-    columns = [array_of(rows.iloc[:, at], name, fields.get(name)) for at, name in enumerate(names)]
-    return pa.Table.from_arrays(columns, names=names)
+    columns = [array_of(values, name, fields.get(name)) for name, values in parts]
+    return pa.Table.from_arrays(columns, names=[name for name, _ in parts])
+
+
+def _index_levels(rows: Any) -> list[tuple[Any, Any]]:
+    """Returns the levels of a frame's index that are columns: those with names, as `set_index` and `groupby` make them.
+
+    Numbers without a name are dropped: every filter and every sort leaves some. Other values without a name have no
+    column to go to.
+
+    Raises:
+        InvalidRequest: ``bad-rows``: there are such values.
+    """
+    levels = []
+    for at, name in enumerate(rows.index.names):
+        level = rows.index.get_level_values(at).to_series()
+        if name is None and len(level) and not (rows.index.nlevels == 1 and level.dtype.kind in "iu"):
+            raise InvalidRequest(
+                f"the index of the pandas frame has {'labels' if rows.index.nlevels == 1 else 'a level'} without a "
+                f"name, such as {level.iloc[0]!r}: name it (rename_axis) if it is a column, or drop it "
+                "(reset_index(drop=True))",
+                code="bad-rows",
+            )
+        same = name in rows.columns and level.tolist() == rows[name].tolist()  # set_index(…, drop=False)
+        if name is not None and not same:
+            levels.append((name, level))
+    return levels
 
 
 def _from_dicts(rows: Sequence[Any], schema: pa.Schema) -> pa.Table:

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.log.connector.formats.rows import opened
+from log.connector.formats.format import Role
+from log.connector.formats.opening import open_format
+from tests.log.connector.formats.rows import Memory, opened
 
 NUMBERS = st.decimals(allow_nan=False, allow_infinity=False, places=4, min_value=-(10**6), max_value=10**6)
 KIND = pa.decimal128(10, 2)
@@ -36,6 +38,18 @@ def test_a_decimal_is_read_with_all_its_digits_or_malformed(name: str, number: D
     text = json.dumps(str(number)) if quoted else str(number)
     fits = number == number.quantize(Decimal("0.01"))
     assert read(name, KIND, text) == (([number], 0) if fits else ([], 1))
+
+
+@given(number=NUMBERS)
+def test_avro_of_a_writer_with_more_digits_too(number: Decimal) -> None:
+    registry, wide = Memory(), pa.schema([("d", pa.decimal128(12, 4))])
+    writer, reader = (
+        open_format("avro-confluent", schema, {}, Role.VALUE, topic="t", registry=registry)
+        for schema in (wide, pa.schema([("d", KIND)]))
+    )
+    found = reader.decode(writer.encode(pa.Table.from_pylist([{"d": number}], wide)))
+    fits = number == number.quantize(Decimal("0.01"))
+    assert (found.rows["d"].to_pylist(), len(found.malformed)) == (([number], 0) if fits else ([], 1))
 
 
 @pytest.mark.parametrize("name", ["json", "csv", "debezium-json", "canal-json"])

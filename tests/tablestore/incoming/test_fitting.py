@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from random import Random
 from typing import Any
 
@@ -142,6 +143,22 @@ def test_what_a_cast_would_cut_is_refused_at_any_depth() -> None:
     assert refused(pa.array([[1.25]]), pa.list_(pa.decimal128(9, 1))) == "bad-value"
     assert refused(pa.array([{"a": 7}]), pa.struct({"a": pa.bool_()})) == "bad-value"
     assert refused(pa.array([[1]], pa.list_(pa.timestamp("s"))), pa.list_(pa.date32())) == "bad-value"
+
+
+def test_numbers_are_neither_moments_nor_infinite_nor_other_decimals() -> None:
+    """Seconds since 1970 became a moment in 1970, 1e999 an infinity, and 0.1 had the digits of its float."""
+    for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.date32()):
+        for number in (pa.int32(), pa.int64()):
+            assert refused(pa.array([1_700_000_000], number), kind) == "bad-value"
+            assert refused(pa.array([None], kind), number) == "bad-value"
+    assert refused(pa.array(["1e999"]), pa.float64()) == "bad-value"
+    assert refused(pa.array(["3.5e38"]), pa.float32()) == "bad-value"
+    assert fitted(pa.array(["-inf", "1e308"]), pa.float64()) == [float("-inf"), 1e308]
+    for floats in (pa.float32(), pa.float64()):
+        assert fitted(pa.array([0.1], floats), pa.decimal128(38, 18)) == [Decimal("0.1")]
+    assert fitted(pa.array([1e30]), pa.decimal128(38, 0)) == [Decimal(10) ** 30]
+    assert refused(pa.array([float("nan")]), pa.decimal128(38, 0)) == "bad-value"
+    assert refused(pa.array([1.25]), pa.decimal128(9, 1)) == "bad-value"
 
 
 def test_what_is_below_a_null_is_ignored() -> None:

@@ -119,7 +119,7 @@ def test_dicts_of_times_are_moments() -> None:
     assert rows_of([{"id": 1, "day": "2026-01-02"}], STAMPED)[0]["day"] == date(2026, 1, 2)
 
 
-def test_what_pandas_takes_for_missing_is_null_and_its_index_is_ignored() -> None:
+def test_what_pandas_takes_for_missing_is_null() -> None:
     frame = pd.DataFrame(
         {
             "id": [1.0, 2.0],
@@ -127,11 +127,39 @@ def test_what_pandas_takes_for_missing_is_null_and_its_index_is_ignored() -> Non
             "amount": pd.Series([Decimal("1.5"), None], dtype=object),
             "rate": [0.5, np.nan],
         }
-    ).set_index(pd.Index([7, 8], name="rate"))
+    )
     first, second = rows_of(frame)
     assert first == {"id": 1, "name": "a", "amount": Decimal("1.50"), "rate": 0.5}
     assert second == {"id": 2, "name": None, "amount": None, "rate": None}
     assert refused(frame.assign(id=[1.0, np.nan]).assign(id=[1.5, 2.0])) == "bad-value"
+
+
+def test_a_named_index_of_pandas_is_a_column() -> None:
+    """It was dropped without a word, and the column got nulls."""
+    frame = pd.DataFrame({"id": [1, 2], "name": ["a", "b"], "rate": [0.5, 1.5]})
+    expected = rows_of(frame)
+    for given in (
+        frame.set_index("id"),
+        frame.set_index(["name", "id"]),
+        frame.set_index("id", drop=False),
+        frame.groupby(["id", "name"]).sum(),
+        frame.drop(columns="id").set_index(pd.RangeIndex(1, 3, name="id")),
+    ):
+        assert rows_of(given) == expected, given.index
+    moments = frame.set_index(pd.DatetimeIndex(["2026-07-01", "2026-07-02"], tz="UTC", name="at"))[["id"]]
+    assert [row["at"] for row in rows_of(moments, STAMPED)] == [datetime(2026, 7, day, tzinfo=UTC) for day in (1, 2)]
+    assert refused(frame.set_index(pd.Index([7, 8], name="rate"))) == "duplicate-column"
+    assert refused(frame.set_index(pd.Index([7, 8], name="number"))) == "unknown-column"
+    assert refused(frame.set_index(pd.Index([7, 8], name=0)), match="labelled 0") == "bad-rows"
+
+
+def test_numbers_of_rows_are_no_column_and_other_labels_without_a_name_are_refused() -> None:
+    frame = pd.DataFrame({"id": [1, 2, 3]})
+    for given in (frame, frame[frame.id > 1], frame.sort_values("id", ascending=False), frame.iloc[:0]):
+        assert [row["id"] for row in rows_of(given)] == given["id"].tolist()
+    assert refused(frame.set_index(pd.Index(["x", "y", "z"])), match="such as 'x': name it") == "bad-rows"
+    assert refused(frame.set_index([pd.Index([1, 2, 3]), pd.Index([1, 2, 3], name="rate")])) == "bad-rows"
+    assert rows_of(pd.DataFrame({"id": []}, index=pd.Index([], dtype=object))) == []
 
 
 def test_a_column_of_pandas_without_a_value_is_null_in_any_type() -> None:
