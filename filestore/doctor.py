@@ -77,10 +77,23 @@ def _examine_files(store: FileStore, state: TableState, schemas: Mapping[str, Sc
         readable: list[DataFile] = [f for f in files if check_file(table, f, findings, schemas.get(f.path))]
         if state.definition.primary_key and len(readable) > 1:
             check_unique(table, slot, readable, findings)
+    _note_files_without_checksums(state, findings)
     for run in itertools.chain.from_iterable(state.pending().values()):
         check_run(table, run, findings, schemas.get(run.path))
     for tombstones in itertools.chain.from_iterable(state.tombstones().values()):
         check_tombstones(table, tombstones, findings)
+
+
+def _note_files_without_checksums(state: TableState, findings: Findings) -> None:
+    """Counts the files in which damage may not be noticed."""
+    without = sorted(path for path, file in state.files.items() if not file.has_checksums)
+    if without:
+        findings.add(
+            Invariant.NO_CHECKSUMS,
+            f"{len(without)} of {len(state.files)} data files have no checksums, since an earlier version wrote them, "
+            f"such as {without[0]}: damaged values in them may not be noticed. `tablestore compact --full` writes them "
+            "anew",
+        )
 
 
 def _report(store: FileStore, state: TableState | None, findings: Findings) -> Report:

@@ -1,7 +1,7 @@
 """Checks change data against the versions that name it: files, columns, types, and counts (FORMAT.md section 12.6).
 
-It reads the footer and one column of each change file, row group by row group. Rows are read where they may be untrue
-(`filestore.checks.removed_rows`).
+It looks at all bytes of each change file, and decodes one column, row group by row group. Rows are read where they may
+be untrue (`filestore.checks.removed_rows`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from filestore.changelog.arrived import by_look_up
 from filestore.changelog.images import change_schema
+from filestore.checks.damage import damage_of
 from filestore.checks.removed_rows import check_removed_rows
 from filestore.checks.report import Findings, Invariant, cause_of
 from filestore.decoding import MALFORMED
@@ -119,6 +120,8 @@ def _types(table: TableFiles, definition: TableDefinition, action: Mapping[str, 
         with ParquetReader(table.storage, table.path(file_key(action))) as parquet:
             if parquet.size != action["size"]:
                 return f"has {parquet.size} bytes, the log says {action['size']}"
+            if (damage := damage_of(parquet)) is not None:
+                return f"{damage}: restore it from a copy, or let readers of changes begin behind this version"
             stored = {f.name: f.type for f in parquet.arrow_schema}
             if stored != {f.name: f.type for f in stored_schema(change_schema(definition), definition.schema)}:
                 return f"has columns {', '.join(stored)}, or other types than the table"

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filestore.checks.damage import damage_of, is_checksum
 from filestore.checks.filters import check_filters
 from filestore.checks.hidden import HiddenValues
 from filestore.checks.report import Findings, Invariant, cause_of
@@ -29,6 +30,8 @@ from filestore.rows.keys import Key, ascending, decode_key, encode_key, key_at
 from filestore.rows.partitions import with_partition
 
 __all__ = ["check_file"]
+
+_REMEDY = "restore it from a copy, or roll the table back to a version that does not need it"
 
 
 def check_file(table: TableFiles, file: DataFile, findings: Findings, written: Schema | None = None) -> bool:
@@ -46,6 +49,9 @@ def check_file(table: TableFiles, file: DataFile, findings: Findings, written: S
             if parquet.size != file.size:
                 message = f"{file.path} has {parquet.size} bytes, the log says {file.size}"
                 findings.add(Invariant.FILE_SIZE, message, file.path)
+            if (damage := damage_of(parquet)) is not None:
+                findings.add(Invariant.CHECKSUM, f"{file.path} {damage}: {_REMEDY}", file.path)
+                return False
             readable = _FileCheck(table, file, findings, written).run(parquet)
         if readable:
             check_filters(table, file, findings)
@@ -53,7 +59,8 @@ def check_file(table: TableFiles, file: DataFile, findings: Findings, written: S
     except NotFound:
         findings.add(Invariant.FILE_MISSING, f"{file.path} is in the table, but not on storage", file.path)
     except Corrupt as error:
-        findings.add(Invariant.FILE_UNREADABLE, f"{file.path} is not readable Parquet: {cause_of(error)}", file.path)
+        code = Invariant.CHECKSUM if is_checksum(error) else Invariant.FILE_UNREADABLE
+        findings.add(code, f"{file.path} is not readable Parquet ({cause_of(error)}): {_REMEDY}", file.path)
     return False
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filestore.checks.damage import damage_of
 from filestore.checks.hidden import HiddenValues
 from filestore.checks.report import Findings, Invariant, cause_of
 from filestore.delta.actions import RUN_DOMAIN, TOMBSTONES_DOMAIN, pending_run
@@ -81,7 +82,9 @@ def _wrong(table: TableFiles, run: Run, has_columns: Callable[[pa.Schema], bool]
         with ParquetReader(table.storage, table.path(run.path)) as parquet:
             if parquet.size != run.size:
                 yield f"has {parquet.size} bytes, the log says {run.size}"
-            if not has_columns(parquet.arrow_schema):
+            if (damage := damage_of(parquet)) is not None:
+                yield f"{damage}: restore it from a copy, or roll the table back to a version before it"
+            elif not has_columns(parquet.arrow_schema):
                 yield f"has columns {parquet.arrow_schema.names}, or types, that the table did not have"
             else:
                 yield from _wrong_rows(table, run, parquet)

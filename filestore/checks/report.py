@@ -40,6 +40,7 @@ class Invariant(StrEnum):
     FILE_MISSING = "file-missing"
     FILE_SIZE = "file-size"
     FILE_UNREADABLE = "file-unreadable"
+    CHECKSUM = "checksum"
     FILE_SCHEMA = "file-schema"
     ROW_COUNT = "row-count"
     ROW_ORDER = "row-order"
@@ -59,6 +60,7 @@ class Invariant(StrEnum):
     DEAD_FILE = "dead-file"
     ORPHAN = "orphan"
     FOREIGN_FILE = "foreign-file"
+    NO_CHECKSUMS = "no-checksums"
     LITERAL_SECRET = "literal-secret"
     CHANGE_FEED = "change-feed"
     CHANGE_FILE = "change-file"
@@ -76,6 +78,7 @@ _SEVERITIES = {
     Invariant.ORPHAN: Severity.ORPHAN,
     Invariant.DEAD_FILE: Severity.NOTE,
     Invariant.FOREIGN_FILE: Severity.NOTE,
+    Invariant.NO_CHECKSUMS: Severity.NOTE,
     Invariant.LITERAL_SECRET: Severity.NOTE,
     Invariant.LOG_SILENT: Severity.NOTE,
     Invariant.VIEW_UNCHECKED: Severity.NOTE,

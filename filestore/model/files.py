@@ -11,6 +11,8 @@ __all__ = ["EDITION", "ChangeFile", "DataFile", "DeletionVector", "Partition", "
 EDITION = 3
 """The edition of FORMAT.md section 7 by which data files are written now."""
 
+_CHECKSUMS = 3
+
 Partition = tuple[tuple[str, str | None], ...]
 """Partition columns and their values as Delta writes them, in the table's order; empty without partitions."""
 
@@ -104,6 +106,11 @@ class DataFile:
     def outdated(self) -> bool:
         """Returns whether a later edition writes it in another way: a full compaction replaces it."""
         return self.edition < EDITION
+
+    @property
+    def has_checksums(self) -> bool:
+        """Returns whether it was written with checksums of all its bytes (FORMAT.md section 7.1)."""
+        return self.edition >= _CHECKSUMS
 
     def with_vector(self, vector: DeletionVector | None) -> DataFile:
         """Returns the same file with other deleted rows."""

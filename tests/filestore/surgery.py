@@ -22,6 +22,7 @@ from tests.tables import read, write
 
 __all__ = ["DAMAGES", "Damage", "edit_entry", "on_add", "on_entry"]
 
+_EDITION_2 = {"tablestore.edition": "2"}
 _TWICE = [{"txn": {"appId": "job", "version": 1, "lastUpdated": 0}}] * 2
 Actions = list[dict[str, Any]]
 Damage = Callable[[FileStore], object]
@@ -111,6 +112,12 @@ def _deny_all(store: FileStore) -> None:
 def _garbage(store: FileStore) -> None:
     path = _data(store)
     path.write_bytes(b"x" * path.stat().st_size)
+
+
+def _flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x10
+    path.write_bytes(data)
 
 
 def _commit_id_twice(store: FileStore) -> None:
@@ -462,6 +469,9 @@ _FILES: dict[str, tuple[Invariant, Damage]] = {
     "another size": (Invariant.FILE_SIZE, on_add(lambda add: add.update(size=7))),
     "a file is garbage": (Invariant.FILE_UNREADABLE, _garbage),
     "a file is empty": (Invariant.FILE_UNREADABLE, lambda store: _data(store).write_bytes(b"")),
+    "a bit flips": (Invariant.CHECKSUM, lambda store: _flip(_data(store), 100)),
+    "a bit of a footer flips": (Invariant.CHECKSUM, lambda store: _flip(_data(store), -200)),
+    "a file of before checksums": (Invariant.NO_CHECKSUMS, on_add(lambda add: add["tags"].update(_EDITION_2))),
     "a column is gone": (Invariant.FILE_SCHEMA, on_rows(lambda rows: rows.drop_columns(["v"]))),
     "a key column is gone": (Invariant.FILE_SCHEMA, on_rows(lambda rows: rows.drop_columns(["id"]))),
     "a key of another type": (
