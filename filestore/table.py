@@ -172,13 +172,13 @@ class FileStore:
         self._require_past(timestamp_ms)
         return self.delta_log.version_at(timestamp_ms)
 
-    def version_to_follow(self, timestamp_ms: int) -> int:
-        """Returns the version after which a reader follows to get all that was committed later than that time.
+    def version_before(self, timestamp_ms: int) -> int:
+        """Returns the version after which a reader follows to get all that was committed at that time or later.
 
         Errors are those of `version_at`.
         """
-        self._require_past(timestamp_ms)
-        return self.delta_log.version_to_follow(timestamp_ms)
+        self._require_past(timestamp_ms - 1)
+        return self.delta_log.version_before(timestamp_ms)
 
     def _require_past(self, timestamp_ms: int) -> None:
         if timestamp_ms <= self.ambient.now_ms():

@@ -228,9 +228,9 @@ class Table(Versioned):
         Args:
             scan: ``full``: all rows of the newest snapshot as ``+I``, then every later change; with a timestamp,
                 version or tag the rows of that version first. ``latest``: later changes only. ``from-timestamp``:
-                changes after the state at `timestamp`, or all if the table is younger. The default depends on the
-                other arguments; without any it is the table's ``log.scan``, or ``full``.
-            timestamp: Yields changes after the state at that time.
+                changes that were committed at `timestamp` or later, or all if the table is younger. The default depends
+                on the other arguments; without any it is the table's ``log.scan``, or ``full``.
+            timestamp: Yields changes that were committed at that time or later.
             version: Yields changes after that version.
             tag: Yields changes after the version with that tag.
             mode: ``upsert``: the new row of a key (``+I``, ``+U``), as the log has it, and ``-D`` if there is none,

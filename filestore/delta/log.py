@@ -216,13 +216,13 @@ class DeltaLog:
             )
         return versions[found - 1]
 
-    def version_to_follow(self, timestamp_ms: int) -> int:
-        """Returns the version after which a reader follows to get all that was committed later than that time.
+    def version_before(self, timestamp_ms: int) -> int:
+        """Returns the newest version committed before that time: what was committed then or later follows it.
 
         For a time before the table's creation this is version 0, which holds no row: all changes are later.
         """
         try:
-            return self.version_at(timestamp_ms)
+            return self.version_at(timestamp_ms - 1)
         except NotFound:
             if self.versions()[:1] != [0]:
                 raise  # older changes are gone: to begin with what is left would lose them silently

@@ -100,7 +100,8 @@ LOG_OPTIONS: tuple[Option, ...] = (
         "integer",
         whole(0, 253_402_300_799_999),
         None,
-        "With log.scan = from-timestamp: the time in milliseconds since 1970, UTC.",
+        "With log.scan = from-timestamp: the time in milliseconds since 1970, UTC. Readers get the changes of that "
+        "millisecond and later ones.",
     ),
     Option(
         "log.kafka.bootstrap.servers",

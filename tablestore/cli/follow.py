@@ -25,6 +25,7 @@ from tablestore.cli.arguments import (
 from tablestore.cli.opening import open_any_table
 from tablestore.cli.output import note, print_lines
 from tablestore.cli.signals import ending
+from tablestore.incoming.moments import milliseconds_from
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,13 +68,13 @@ def follow(  # noqa: PLR0913  # a command's options are its arguments
         _From | None,
         typer.Option(
             "--scan",
-            help="All rows and then changes; changes from now on; or changes after --timestamp. Default: by the other "
+            help="All rows and then changes; changes from now on; or changes since --timestamp. Default: by the other "
             "options, else the table's log.scan, else full.",
         ),
     ] = None,
     timestamp: Annotated[
         datetime | None,
-        typer.Option("--timestamp", parser=moment, metavar="TIME", help="Changes after this time. ISO 8601, UTC."),
+        typer.Option("--timestamp", parser=moment, metavar="TIME", help="Changes since this time. ISO 8601, UTC."),
     ] = None,
     version: Annotated[
         int | None, typer.Option("--version", metavar="VERSION", min=0, help="Changes after this version.")
@@ -151,7 +152,7 @@ def _startup(scan: _From | None, timestamp: datetime | None) -> dict[str, str]:
     if timestamp is not None:
         if scan not in (None, _From.TIMESTAMP):
             raise typer.BadParameter(f"--scan {scan} cannot be combined with it", param_hint="--timestamp")
-        millis = str(int(timestamp.timestamp() * 1000))
+        millis = str(milliseconds_from(timestamp))
         return {"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": millis}
     if scan is None:
         return {}

@@ -9,7 +9,7 @@ from filestore.errors import InvalidRequest
 from filestore.model.table_options import TableOptions
 from filestore.retention.rules import tag_of
 from filestore.table import FileStore
-from tablestore.incoming.moments import milliseconds
+from tablestore.incoming.moments import milliseconds, milliseconds_from
 
 __all__ = ["Start", "StartOptions", "start_of"]
 
@@ -36,7 +36,7 @@ class StartOptions:
 
     Attributes:
         scan: ``full``, ``latest``, ``from-timestamp``, or None, which depends on the other options.
-        timestamp: Begin with the state at that time.
+        timestamp: Begin with what was committed at that time; with `full` with the state at that time.
         version: Begin with that version.
         tag: Begin with the version of that tag.
     """
@@ -92,8 +92,8 @@ def start_of(filestore: FileStore, asked: StartOptions) -> Start:
     Args:
         filestore: The table.
         asked: ``full`` alone: all rows of the newest version and then every change; with a timestamp, version or tag
-            the rows of that version. ``latest``: only later changes. ``from-timestamp``, a version or a tag: the
-            changes after it; for a time before the table's creation all changes.
+            the rows of that version. ``latest``: only later changes. ``from-timestamp``: what was committed at that
+            time or later; for a time before the table's creation all changes. A version or a tag: the changes after it.
 
     Raises:
         InvalidRequest: ``bad-scan-mode``, ``bad-time-travel``.
@@ -112,5 +112,5 @@ def start_of(filestore: FileStore, asked: StartOptions) -> Start:
     elif rows:
         version = filestore.version_at(milliseconds(meant.timestamp))
     else:
-        version = filestore.version_to_follow(milliseconds(meant.timestamp))
+        version = filestore.version_before(milliseconds_from(meant.timestamp))
     return Start(version, rows)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from filestore.errors import InvalidRequest
 
-__all__ = ["in_utc", "milliseconds"]
+__all__ = ["in_utc", "milliseconds", "milliseconds_from"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -24,5 +24,16 @@ def in_utc(moment: datetime) -> datetime:
 
 
 def milliseconds(moment: datetime) -> int:
-    """Returns the whole milliseconds from 1970 to that time."""
+    """Returns the last whole millisecond since 1970 at or before that time.
+
+    What was committed until then has this one or a lower one.
+    """
     return (in_utc(moment) - _EPOCH) // timedelta(milliseconds=1)
+
+
+def milliseconds_from(moment: datetime) -> int:
+    """Returns the first whole millisecond since 1970 at or after that time.
+
+    Commits and messages have whole milliseconds: those since that time have this one or a higher one.
+    """
+    return -((_EPOCH - in_utc(moment)) // timedelta(milliseconds=1))

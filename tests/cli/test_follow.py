@@ -92,8 +92,8 @@ def test_until_a_version(run: Run, orders: Table) -> None:
 @pytest.mark.parametrize("zone", ["", "Z", "+00:00"])
 def test_from_a_time(run: Run, orders: Table, zone: str) -> None:
     put(orders, 1)
-    moment = orders.snapshots()[0].timestamp
     put(orders, 2)
+    moment = orders.snapshots()[0].timestamp
     text = moment.replace(tzinfo=None).isoformat() + zone
     result = run("follow", "shop.orders", "--scan", "from-timestamp", "--timestamp", text, "--until", 2, "-f", "json")
     assert ids(result) == [2]

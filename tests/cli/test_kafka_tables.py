@@ -83,6 +83,14 @@ def test_a_follower_of_a_topic_learns_which_option_needs_versions(run: Run, opti
             ("--timestamp", "1970-01-01T00:00:07Z"),
             {"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": "7000"},
         ),
+        (
+            ("--timestamp", "1970-01-01T00:00:01.001Z"),  # as a floating-point number it was a millisecond earlier
+            {"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": "1001"},
+        ),
+        (
+            ("--timestamp", "1970-01-01T00:00:01.001001Z"),
+            {"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": "1002"},
+        ),
         (("--scan", "latest", "--timestamp", "1970-01-01T00:00:07Z"), None),
     ],
 )

@@ -54,8 +54,8 @@ def test_a_time_that_is_still_to_come_is_refused(folder: Path) -> None:
     newest = store.state().timestamp_ms
     clock.ms = newest + MINUTE
     for at in (newest, newest + 1, newest + MINUTE):
-        assert store.version_at(at) == store.version_to_follow(at) == 1
-    for find in (store.version_at, store.version_to_follow):
+        assert store.version_at(at) == store.version_before(at + 1) == 1
+    for find in (store.version_at, lambda at: store.version_before(at + 1)):
         with pytest.raises(
             NotFound, match=r"is in the future: the newest version of .* is 1, of 2023-11-14T22:13:20"
         ) as caught:
@@ -122,7 +122,7 @@ def test_a_log_that_lost_its_beginning_is_corrupt(folder: Path) -> None:
         store.delta_log.oldest()
     assert caught.value.code == "version-gap"
     with pytest.raises(NotFound, match="has expired; the oldest that is left is 1: take a later time") as gone:
-        store.delta_log.version_to_follow(0)
+        store.delta_log.version_before(0)
     assert gone.value.code == "snapshot-expired"
 
 

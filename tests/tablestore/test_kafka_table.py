@@ -176,7 +176,8 @@ def test_where_readers_begin(topics: Topics) -> None:
 
     assert ids() == [1, 2, 3]
     assert ids(mode="latest-offset") == []
-    assert ids(mode="timestamp", timestamp_millis=str(day + 1500)) == [2, 3]
+    for millis, found in ((1500, [2, 3]), (1999, [2, 3]), (2000, [2, 3]), (2001, [3])):
+        assert ids(mode="timestamp", timestamp_millis=str(day + millis)) == found
     assert ids(mode="timestamp", timestamp_millis=str(day + 9_000)) == []
     assert ids(mode="specific-offsets", specific_offsets="partition:0,offset:2") == [3]
     with pytest.raises(NotFound, match="offset 7 is not in partition 0") as caught:

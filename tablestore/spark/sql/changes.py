@@ -67,29 +67,20 @@ def described_changes(table: Table, request: Mapping[str, Any]) -> dict[str, Any
 def _first(table: Table, bound: Mapping[str, Any]) -> int:
     if "microseconds" not in bound:
         return max(1, _version(table, bound["version"]) + (0 if bound["inclusive"] else 1))
-    return (
-        _newest_until(table, _before(bound["microseconds"]) if bound["inclusive"] else bound["microseconds"] // 1000)
-        + 1
-    )
+    return _newest_before(table, bound["microseconds"], and_then=not bound["inclusive"]) + 1
 
 
 def _last(table: Table, bound: Mapping[str, Any]) -> int:
     if "microseconds" not in bound:
         return _version(table, bound["version"]) - (0 if bound["inclusive"] else 1)
-    return _newest_until(table, bound["microseconds"] // 1000 if bound["inclusive"] else _before(bound["microseconds"]))
+    return _newest_before(table, bound["microseconds"], and_then=bound["inclusive"])
 
 
-def _before(microseconds: int) -> int:
-    """The last millisecond before a time: commits have whole milliseconds."""
-    return -(-microseconds // 1000) - 1
-
-
-def _newest_until(table: Table, milliseconds: int) -> int:
-    """The newest version at that time, which may be in the future; 0 before the first."""
+def _newest_before(table: Table, microseconds: int, *, and_then: bool) -> int:
+    """The newest version before a time, or also of that time; it may be in the future. 0 before the first version."""
+    end_ms = microseconds // 1000 + 1 if and_then else -(-microseconds // 1000)  # commits have whole milliseconds
     newest = table.filestore.state()
-    if milliseconds >= newest.timestamp_ms:
-        return newest.version
-    return table.filestore.delta_log.version_to_follow(milliseconds)
+    return newest.version if newest.timestamp_ms < end_ms else table.filestore.delta_log.version_before(end_ms)
 
 
 def _version(table: Table, given: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -213,7 +214,8 @@ def test_each_mode_begins_at_a_version_a_tag_and_a_time(orders: Table, start: st
     put(orders, 1)
     put(orders, 2, 3)
     orders.create_tag("eod", 2)
-    at = {"version": 2, "tag": "eod", "timestamp": orders.filestore.snapshot(2).timestamp}[start]
+    then = orders.filestore.snapshot(2).timestamp + timedelta(microseconds=1)
+    at = {"version": 2, "tag": "eod", "timestamp": then}[start]
     put(orders, 2, name="b")
     orders.write(pa.table({"id": [3], "_kind": ["-D"]}))
     begun = [("+I", key, "a") for key in (1, 2, 3)]
