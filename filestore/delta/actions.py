@@ -204,7 +204,8 @@ def domain_action(domain: str, configuration: Mapping[str, Any]) -> Action:
 
 def run_action(run: PendingRun) -> Action:
     """Returns the action that makes a run pending. Each run has its own domain, so a commit writes only changes."""
-    return domain_action(RUN_DOMAIN + run.id, {**_run_configuration(run), "version": run.version})
+    own = {"version": run.version, "edition": run.edition}
+    return domain_action(RUN_DOMAIN + run.id, {**_run_configuration(run), **own})
 
 
 def tombstones_action(run: Tombstones) -> Action:
@@ -229,7 +230,8 @@ def pending_run(configuration: str, partition_by: Sequence[str]) -> PendingRun:
     """Reads the configuration that `run_action` wrote."""
     with well_formed("what the Delta log says of a pending run", code="bad-log-entry"):
         value = json.loads(configuration)
-        return PendingRun(**_read(value, partition_by), version=value["version"])
+        edition = value.get("edition", _FIRST_EDITION)
+    return PendingRun(**_read(value, partition_by), version=value["version"], edition=edition)
 
 
 def tombstones(configuration: str, partition_by: Sequence[str]) -> Tombstones:

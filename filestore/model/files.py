@@ -12,6 +12,7 @@ EDITION = 3
 """The edition of FORMAT.md section 7 by which data files are written now."""
 
 _CHECKSUMS = 3
+_WITHOUT_BOUNDS_OF_FLOATS = 2
 
 Partition = tuple[tuple[str, str | None], ...]
 """Partition columns and their values as Delta writes them, in the table's order; empty without partitions."""
@@ -103,6 +104,11 @@ class DataFile:
         return self.rows - (self.vector.cardinality if self.vector else 0)
 
     @property
+    def bounds_floats(self) -> bool:
+        """Returns whether its footer has bounds of FLOAT and DOUBLE columns, beyond which there may be a NaN."""
+        return self.edition < _WITHOUT_BOUNDS_OF_FLOATS
+
+    @property
     def outdated(self) -> bool:
         """Returns whether a later edition writes it in another way: a full compaction replaces it."""
         return self.edition < EDITION
@@ -143,6 +149,7 @@ class PendingRun:
         min_key: The first sort key as JSON text (see `filestore.rows.keys`).
         max_key: The last sort key.
         version: The commit that added it, which orders the runs of a slot; -1 before that commit.
+        edition: The edition of FORMAT.md section 7 by which it was written.
     """
 
     path: str
@@ -153,6 +160,7 @@ class PendingRun:
     min_key: str
     max_key: str
     version: int = -1
+    edition: int = EDITION
 
     @property
     def id(self) -> str:
@@ -162,8 +170,9 @@ class PendingRun:
     def as_file(self) -> DataFile:
         """The run as a data file without statistics, for a reader that knows which of its rows are live."""
         stats = '{"numRecords":%d,"minValues":{},"maxValues":{},"nullCount":{}}' % self.rows  # noqa: UP031
+        bounds = (self.min_key, self.max_key)
         return DataFile(
-            self.path, self.slot, self.size, self.rows, self.modified_ms, stats, 0, self.min_key, self.max_key
+            self.path, self.slot, self.size, self.rows, self.modified_ms, stats, 0, *bounds, edition=self.edition
         )
 
 

@@ -216,7 +216,7 @@ class SparkStore(StoreViews):
         if state.pending():
             return read_overlaid(self.spark, table.filestore, state)
         use_plain_scans(self.spark, table.filestore)
-        return read_whole(self.spark, table.location, version)
+        return read_whole(self.spark, table.location, state, version)
 
     def _reader(self, session: SparkSession, open_table: Callable[[str], Table]) -> TableReader:
         lake = SparkStore(session, self.store)

@@ -9,15 +9,33 @@ from __future__ import annotations
 import itertools
 import math
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+from filestore.files import sink, writer
+from filestore.model.files import DataFile, PendingRun
 from filestore.table import FileStore
+from filestore.writing import pending
 from tests.tables import create, define, write
 
-__all__ = ["COLUMNS", "CONDITIONS", "FLOATS", "OTHER_NAN", "Condition", "fill", "ieee", "layout", "named", "spark"]
+__all__ = [
+    "COLUMNS",
+    "CONDITIONS",
+    "FLOATS",
+    "OTHER_NAN",
+    "Condition",
+    "edition_1",
+    "fill",
+    "ieee",
+    "layout",
+    "named",
+    "spark",
+]
 
 OTHER_NAN = struct.unpack("<d", struct.pack("<Q", 0xFFF8000000000001))[0]
 TINY, HUGE = 2.0**-149, (2 - 2.0**-23) * 2.0**127  # the least and the greatest FLOAT
@@ -140,3 +158,15 @@ def named(rows: Iterable[Row], column: str, condition: Condition, by: Order = sp
     first, _, part = column.partition(".")
     values = ((row["id"], row[first][part] if part else row[first]) for row in rows)
     return [n for n, value in values if condition.holds(value, by)]
+
+
+@contextmanager
+def edition_1() -> Iterator[None]:
+    """Makes this process write files as before edition 2: all columns have bounds, an index and a dictionary."""
+    everything = {"write_statistics": True, "use_dictionary": True, "column_encoding": None}
+    with (
+        mock.patch.object(sink, "_sound", lambda schema, how: everything),
+        mock.patch.object(writer, "DataFile", partial(DataFile, edition=1)),
+        mock.patch.object(pending, "PendingRun", partial(PendingRun, edition=1)),
+    ):
+        yield

@@ -17,7 +17,6 @@ import pytest
 
 from compaction.compact import compact_table, plan_compaction
 from filestore.doctor import Invariant, examine
-from filestore.files import sink
 from filestore.model.schema import Schema
 from filestore.operations.fold import fold_table
 from filestore.operations.rewrite import TableRewrite
@@ -26,8 +25,7 @@ from filestore.reading.overlay_table import overlay_location, overlay_slot
 from filestore.reading.scan import plan_scan, scan_table
 from filestore.table import FileStore
 from tests.depth import Depth
-from tests.filestore.special_floats import COLUMNS, CONDITIONS, OTHER_NAN, Row, fill, ieee, named
-from tests.filestore.surgery import edit_add
+from tests.filestore.special_floats import COLUMNS, CONDITIONS, OTHER_NAN, Row, edition_1, fill, ieee, named
 from tests.folders import memory_folder
 from tests.model.model import tiny_row_groups
 from tests.tables import assert_healthy, create, define, reopen, write
@@ -193,20 +191,6 @@ def test_no_writer_lets_readers_skip_by_floats(folder: Path, key: tuple[str, ...
 # ------------------------------------------------------------------------------------ files of edition 1
 
 
-def as_edition_1(store: FileStore) -> None:
-    """Writes the newest version's files as they were before edition 2."""
-    for path in store.state().files:
-        file = Path(store.location) / path
-        rows = pq.read_table(file, partitioning=None)
-        pq.write_table(rows, file, row_group_size=4, write_page_index=True)
-
-        def edit(add: dict[str, Any], size: int = file.stat().st_size) -> None:
-            del add["tags"]["tablestore.edition"]
-            add["size"] = size
-
-        edit_add(store, file, edit)
-
-
 @pytest.mark.parametrize("key", [(), ("id",)], ids=["append", "upsert"])
 @pytest.mark.parametrize(
     ("value", "column", "words"),
@@ -223,10 +207,9 @@ def test_files_of_edition_1_are_found_and_written_anew(
     store = create(folder / "t", define("id BIGINT, d DOUBLE, f FLOAT, s STRUCT<x: DOUBLE>", key))
     hidden = {**special(0, 1.0), column: {"x": value} if column == "s" else value}
     del hidden["seq"]
-    write(store, [hidden, *({k: v for k, v in special(n, -1.0).items() if k != "seq"} for n in range(1, 6))])
+    with edition_1():
+        write(store, [hidden, *({k: v for k, v in special(n, -1.0).items() if k != "seq"} for n in range(1, 6))])
     before = scanned(store)
-    as_edition_1(store)
-    store = reopen(store)
     [found] = examine(store).problems
     assert found.code is Invariant.HIDDEN_VALUE
     assert words in found.message
@@ -241,9 +224,10 @@ def test_files_of_edition_1_are_found_and_written_anew(
 
 def test_files_of_edition_1_are_no_problem_without_such_values(folder: Path) -> None:
     store = create(folder / "t", define("id BIGINT, d DOUBLE, a ARRAY<DOUBLE>", ("id",)))
-    write(store, [{"id": n, "d": float(n), "a": [NAN, 1.0]} for n in range(6)])
-    as_edition_1(store)
-    assert_healthy(reopen(store))
+    with edition_1():
+        write(store, [{"id": n, "d": float(n), "a": [NAN, 1.0]} for n in range(6)])
+    assert {file.edition for file in reopen(store).state().files.values()} == {1}
+    assert_healthy(store)
 
 
 def scanned(store: FileStore) -> list[str]:
@@ -251,11 +235,10 @@ def scanned(store: FileStore) -> list[str]:
     return [repr(row) for row in scan_table(store.table_files(state), plan_scan(state)).to_pylist()]
 
 
-def test_the_doctor_says_of_a_pending_run_what_it_hides(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_says_of_a_pending_run_what_it_hides(folder: Path) -> None:
     store = create(folder / "t", define("id BIGINT, d DOUBLE", ("id",), write__mode="merge-on-read"))
-    monkeypatch.setattr(sink, "_sound", lambda schema, how: {})
-    write(store, [{"id": 1, "d": NAN}, {"id": 2, "d": 1.0}], later=True)
-    monkeypatch.undo()
+    with edition_1():
+        write(store, [{"id": 1, "d": NAN}, {"id": 2, "d": 1.0}], later=True)
     [found] = examine(store).problems
     assert found.code is Invariant.PENDING_RUN
     assert "has a NaN in 'd' and bounds for it" in found.message

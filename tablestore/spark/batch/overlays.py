@@ -50,7 +50,7 @@ def read_overlaid(spark: SparkSession, store: FileStore, state: TableState) -> D
         tasks = [_Pending(pending, location) for pending in pending_slots(state)]
         merged = run_tasks(spark, table, tasks, _merge_pending, "merge runs of", partial(_discard, folder=folder))
         commit_overlay(table, state, state.pending(), _files(merged), location)
-    return read_whole(spark, location)
+    return read_whole(spark, location, state)
 
 
 def read_fresh(spark: SparkSession, tail: VisibleTail, state: TableState) -> DataFrame | None:
@@ -83,7 +83,7 @@ def read_fresh(spark: SparkSession, tail: VisibleTail, state: TableState) -> Dat
         return None
     slots = {slot for done in merged for slot, _ in done}
     commit_overlay(table, state, slots, _files(merged), table.path(folder))
-    return read_whole(spark, table.path(folder))
+    return read_whole(spark, table.path(folder), state)
 
 
 @dataclass(frozen=True, slots=True)

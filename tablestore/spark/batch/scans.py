@@ -25,6 +25,7 @@ from filestore.model.files import DataFile, Partition
 from filestore.model.schema import Schema
 from filestore.reading.scan import plan_scan
 from filestore.table import FileStore
+from tablestore.spark.batch.whole_files import hides_values
 
 __all__ = ["handled", "plain_files", "plain_version", "use_plain_scans"]
 
@@ -78,7 +79,8 @@ def handled(request: Mapping[str, Any]) -> Any:
 def plain_version(files: FileStore, planned: int, *, pinned: bool) -> dict[str, int]:
     """Says which version a query reads, its bytes, and whether files have deletion vectors.
 
-    Nothing if there is more to the version than its Parquet files and vectors.
+    None of that if there is more to the version than its Parquet files and vectors. ``hides`` is there in any case, and
+    says whether Parquet's reader must not skip row groups, since it would miss a NaN (FORMAT.md section 7, rule 9).
 
     Args:
         files: The table.
@@ -90,9 +92,10 @@ def plain_version(files: FileStore, planned: int, *, pinned: bool) -> dict[str, 
         state = known if pinned else files.state()
     except TableStoreError:
         return {}  # such as an expired version: Delta says what is wrong
+    hides: dict[str, int] = {"hides": hides_values(state)}
     if not _is_plain(state) or state.definition.schema != known.definition.schema:
-        return {}
-    return {
+        return hides
+    return hides | {
         "version": state.version,
         "bytes": sum(file.size for file in state.files.values()),
         "vectors": any(file.vector is not None for file in state.files.values()),

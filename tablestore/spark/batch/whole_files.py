@@ -1,15 +1,22 @@
-"""Reads tables of ours as native Delta scans in which a file that is missing or damaged is an error.
+"""Reads tables of ours as native Delta scans that leave out nothing: a file that is missing or damaged is an error.
 
 Settings of a session can make Spark leave such files out, and move old times to another calendar. In a session with our
 extension a rule fixes the options of every read, wherever it is made (``WholeFiles.java``, decision 118). Sessions with
 nothing but Delta lack it, so these reads get the same options here.
+
+In files of edition 1 Spark skips row groups whose NaN is beyond their bounds: a version with such files is read whole.
 """
 
 from __future__ import annotations
 
+import itertools
+
 from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["FIXED", "read_whole"]
+from filestore.delta.state import TableState
+from filestore.files.leaves import leaves
+
+__all__ = ["FIXED", "hides_values", "read_whole"]
 
 FIXED = {
     "ignoreMissingFiles": "false",
@@ -20,16 +27,35 @@ FIXED = {
 """The options of a read of a table, which go over the settings of a session."""
 
 
-def read_whole(spark: SparkSession, location: str, version: int | None = None) -> DataFrame:
-    """Reads a table, or an overlay of one; None: the newest version."""
+_EVERY_ROW_GROUP = {f"parquet.filter.{way}.enabled": "false" for way in ("stats", "columnindex", "dictionary")}
+"""The options with which Parquet's reader skips nothing, as in ``PlainScans.java``."""
+
+
+def hides_values(state: TableState) -> bool:
+    """Returns whether a reader that skips row groups may miss rows (FORMAT.md section 7, rule 9). Pure."""
+    floating = any(leaf.floating for leaf in leaves(state.definition.schema.to_arrow()))
+    runs = itertools.chain.from_iterable(state.pending().values())
+    return floating and any(file.bounds_floats for file in (*state.files.values(), *(run.as_file() for run in runs)))
+
+
+def read_whole(spark: SparkSession, location: str, state: TableState, version: int | None = None) -> DataFrame:
+    """Reads a table, or an overlay of one.
+
+    Args:
+        spark: The session.
+        location: Where it is.
+        state: The version that is read, or whose overlay it is.
+        version: The version that is read whatever is committed later; None: the newest one.
+    """
+    fixed_options = FIXED | (_EVERY_ROW_GROUP if hides_values(state) else {})
     reader = spark.read.format("delta")
     frame = (reader if version is None else reader.option("versionAsOf", version)).load(location)
     relation = frame._jdf.queryExecution().analyzed()
     files = relation.relation()
     options = files.options()
-    if all(options.contains(name) for name in FIXED):
+    if all(options.contains(name) for name in fixed_options):
         return frame
-    for name, value in FIXED.items():
+    for name, value in fixed_options.items():
         options = options.updated(name, value)
     # the arguments of Scala's case classes, in their order
     known = (files.location(), files.partitionSchema(), files.dataSchema(), files.bucketSpec(), files.fileFormat())

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from tablestore import Store
 from tests.depth import Depth
-from tests.filestore.special_floats import COLUMNS, CONDITIONS, Condition, Row, layout, named
+from tests.filestore.special_floats import COLUMNS, CONDITIONS, Condition, Row, edition_1, layout, named
 from tests.model.model import tiny_row_groups
 from tests.spark.sql.conftest import Sql
 
@@ -81,3 +81,32 @@ def test_a_zero_with_a_sign_is_reached(sql: Sql) -> None:
         assert sql(f"SELECT count(id) FROM lake.shop.z WHERE {where}") == [(10,)], where
     sql("DELETE FROM lake.shop.z WHERE x = 0")
     assert sql("SELECT count(id) FROM lake.shop.z") == [(0,)]
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("change", ["", "vectors", "columns", "runs"])
+def test_our_reads_find_what_files_of_edition_1_hide(
+    spark: SparkSession, session: SparkSession, sql: Sql, store: Store, change: str
+) -> None:
+    options = {"log.system": "none", "write-mode": "merge-on-read" if change == "runs" else "merge-on-write"}
+    table = store.create_table("shop.old", "id BIGINT, x DOUBLE, v INT", primary_key=["id"], options=options)
+    if change == "columns":
+        sql("ALTER TABLE lake.shop.old RENAME COLUMN x TO y")
+        sql("ALTER TABLE lake.shop.old RENAME COLUMN y TO x")
+    with edition_1():
+        store.table("shop.old").write([{"id": n, "x": x, "v": 0} for n, x in enumerate([NAN, 1.0, 1.0, 1.0])])
+    if change == "vectors":
+        sql("DELETE FROM lake.shop.old WHERE id = 3")
+    if change == "runs":
+        sql("INSERT INTO lake.shop.old VALUES (3, 1.0, 1)")
+        assert store.table("shop.old").filestore.state().pending()
+    delta = f"delta.`{table.location}`"
+    assert spark.sql(f"SELECT id FROM {delta} WHERE x > 3").collect() == [], "what others read is repaired below"
+    assert sql("SELECT id FROM lake.shop.old WHERE x > 3") == [(0,)]
+    sql("DELETE FROM lake.shop.old WHERE x <> 1")
+    assert sql("SELECT id FROM lake.shop.old WHERE x > 3 OR id = 0") == []
+    if not change:  # the file is in the table again
+        store.table("shop.old").rollback(1)
+        assert sql("SELECT id FROM lake.shop.old WHERE x > 3") == [(0,)]
+        sql("CALL lake.sys.compact('shop.old', true)")
+        assert [row.id for row in spark.sql(f"SELECT id FROM {delta} WHERE x > 3").collect()] == [0]

@@ -38,8 +38,7 @@ final class WholeFiles extends Rule<LogicalPlan> {
         && relation.relation() instanceof HadoopFsRelation files
         && !isFixed(files)
         && isOurs(files.location())) {
-      return relation.copy(
-          fixed(files), relation.output(), relation.catalogTable(), relation.isStreaming(), relation.stream());
+      return with(FIXED, relation, files);
     }
     return (LogicalPlan) plan.mapChildren(child -> apply((LogicalPlan) child));
   }
@@ -59,16 +58,20 @@ final class WholeFiles extends Rule<LogicalPlan> {
     return type != null && (type.getName().equals(INDEX) || isOfDelta(type.getSuperclass()));
   }
 
-  private static HadoopFsRelation fixed(HadoopFsRelation files) {
+  /** Returns a relation of files with more options, which go over the settings. */
+  static LogicalRelation with(Map<String, String> more, LogicalRelation relation, HadoopFsRelation files) {
     Map<String, String> options = new HashMap<>(CollectionConverters.asJava(files.options()));
-    options.putAll(FIXED);
-    return files.copy(
-        files.location(),
-        files.partitionSchema(),
-        files.dataSchema(),
-        files.bucketSpec(),
-        files.fileFormat(),
-        scala.collection.immutable.Map.from(CollectionConverters.asScala(options)),
-        files.sparkSession());
+    options.putAll(more);
+    HadoopFsRelation read =
+        files.copy(
+            files.location(),
+            files.partitionSchema(),
+            files.dataSchema(),
+            files.bucketSpec(),
+            files.fileFormat(),
+            scala.collection.immutable.Map.from(CollectionConverters.asScala(options)),
+            files.sparkSession());
+    return relation.copy(
+        read, relation.output(), relation.catalogTable(), relation.isStreaming(), relation.stream());
   }
 }
