@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from catalog_service.wire.views import ViewInfo
-from filestore.errors import NotFound
+from filestore.errors import NotFound, Unsupported
 from tablestore.spark.sql.databases import ensure_default
 from tablestore.spark.sql.requests import Request, name_of
 from tablestore.store import Store
@@ -13,6 +13,7 @@ from tablestore.store import Store
 __all__ = ["create_view", "described_view", "drop_view", "load_view", "rename_view"]
 
 _OF_SPARK = {"table_type", "owner", "provider"}
+_EVOLVING = {"EVOLUTION", "TYPE EVOLUTION"}
 
 
 def load_view(store: Store, request: Request) -> dict[str, Any]:
@@ -27,6 +28,7 @@ def described_view(view: ViewInfo) -> dict[str, Any]:
 
 def create_view(store: Store, request: Request) -> dict[str, Any]:
     """Creates a view, or replaces one."""
+    _refuse_what_is_not_kept(request)
     ensure_default(store, request)
     view = store.create_view(
         name_of(request),
@@ -38,6 +40,19 @@ def create_view(store: Store, request: Request) -> dict[str, Any]:
         or_replace=request["replace"],
     )
     return described_view(view)
+
+
+def _refuse_what_is_not_kept(request: Request) -> None:
+    """Raises `Unsupported` for a view that would not be read as it was meant (decision 118)."""
+    if (mode := request["context"]["schema_mode"]) in _EVOLVING:
+        raise Unsupported(
+            f"view {name_of(request)} cannot be WITH SCHEMA {mode}: Spark changes the columns of such views while they "
+            "are read, and in its own catalog alone. Leave the clause out, or write WITH SCHEMA COMPENSATION; if the "
+            "columns have changed, write CREATE OR REPLACE VIEW",
+            code="view-schema-mode",
+        )
+    if (kind := request["properties"].get("table_type", "VIEW")) != "VIEW":
+        raise Unsupported(f"{name_of(request)} would be a {kind}: write CREATE VIEW … AS SELECT", code="unsupported")
 
 
 def drop_view(store: Store, request: Request) -> bool:

@@ -28,6 +28,7 @@ public final class TablestoreExtensions extends AbstractFunction1<SparkSessionEx
     extensions.injectResolutionRule(session -> new Variables((SparkSession) session));
     extensions.injectResolutionRule(session -> new Watermarks());
     extensions.injectResolutionRule(session -> new Streams((SparkSession) session));
+    extensions.injectPostHocResolutionRule(session -> new EvolvingViews((SparkSession) session));
     extensions.injectPostHocResolutionRule(session -> new TemporalJoins((SparkSession) session));
     extensions.injectPostHocResolutionRule(session -> new LookupMetrics());
     extensions.injectPostHocResolutionRule(session -> new CreationOfViews());
