@@ -64,6 +64,7 @@ def lines(deployment: Deployment, name: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in deployment.parts[name].log.read_text().splitlines()]
 
 
+@pytest.mark.deep
 def test_commands_work_and_the_compactor_keeps_their_table(deployment: Deployment) -> None:
     assert tablestore(deployment, "create", "shop").returncode == 0
     assert tablestore(deployment, "create", "shop.orders", "id BIGINT", "--key", "id").returncode == 0

@@ -25,7 +25,7 @@ from tests.tables import assert_healthy
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("form", CASES)
 def test_a_view_equals_its_query(
     lake: SparkStore, store: Store, form: str, depth: Depth, monkeypatch: pytest.MonkeyPatch

@@ -21,7 +21,8 @@ def server(catalogs: Catalogs) -> Iterator[SqlServer]:
         yield running
 
 
-@pytest.mark.parametrize("catalog", [pytest.param("served", marks=pytest.mark.deep), "lake"])
+@pytest.mark.deep
+@pytest.mark.parametrize("catalog", ["served", "lake"])
 def test_a_client_runs_all_statements(server: SqlServer, catalogs: Catalogs, catalog: str, depth: Depth) -> None:
     with remote_session(server, catalogs.folder) as session:
         assert differences(catalog, session.run_all, depth) == []
