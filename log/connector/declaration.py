@@ -180,9 +180,7 @@ class KafkaDeclaration:
         Raises:
             InvalidRequest: ``bad-watermark``: only while the declaration is made.
         """
-        virtual = {column.name for column in self.columns.metadata if column.virtual}  # which streams can leave out
-        stored = (column for column in self.columns.columns if column.name not in virtual)
-        return watermark_of(self["watermark.column"], self["watermark.delay"], stored)
+        return watermark_of(self["watermark.column"], self["watermark.delay"], self.columns.columns)
 
     @property
     def key_fields(self) -> tuple[str, ...]:

@@ -161,6 +161,16 @@ def test_a_primary_key_may_stand_beside_changes() -> None:
     assert (table.upserts, table.primary_key, table.key_fields) == (False, ("id",), ())
 
 
+@pytest.mark.parametrize("virtual", ["", " VIRTUAL"])
+def test_the_time_of_a_message_may_be_the_watermark(virtual: str) -> None:
+    columns = f"{PLAIN}, at TIMESTAMP METADATA FROM 'timestamp'{virtual}"
+    table = declared(columns, KAFKA, watermark_column="at", watermark_delay="5 s")
+    assert str(table.watermark) == "at - 5000 ms"
+    with pytest.raises(InvalidRequest, match="offset") as caught:
+        declared(f"{PLAIN}, `offset` BIGINT METADATA{virtual or ' VIRTUAL'}", KAFKA, watermark_column="offset")
+    assert caught.value.code == "bad-watermark"
+
+
 def test_a_reader_says_for_itself_how_it_reads() -> None:
     table = declared(PLAIN, KAFKA, scan_startup_mode="timestamp", scan_startup_timestamp__millis="5")
     assert table.with_scan({"scan.startup.mode": "latest-offset"}).startup == Startup(StartupMode.LATEST)

@@ -1,8 +1,13 @@
 package tablestore.spark;
 
+import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.spark.sql.catalyst.analysis.ResolvedIdentifier;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.plans.logical.CreateView;
 import org.apache.spark.sql.catalyst.plans.logical.InsertIntoStatement;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -14,6 +19,7 @@ import org.apache.spark.sql.catalyst.streaming.WriteToStream;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Replaces placeholders in a streaming query, at its start, by what really reads and writes.
@@ -35,7 +41,7 @@ final class Streams extends Rule<LogicalPlan> {
       return plan.isStreaming() ? explained(plan) : plan;
     }
     Table sink = query.sink() instanceof TablestoreTable table ? new StreamSink(table, query.outputMode()) : query.sink();
-    LogicalPlan rows = read(query.inputQuery());
+    LogicalPlan rows = read(query.inputQuery(), named(query.inputQuery()));
     if (sink == query.sink() && rows == query.inputQuery()) {
       return plan;
     }
@@ -126,12 +132,31 @@ final class Streams extends Rule<LogicalPlan> {
     return (LogicalPlan) plan.mapChildren(child -> explained((LogicalPlan) child));
   }
 
-  private LogicalPlan read(LogicalPlan plan) {
+  private LogicalPlan read(LogicalPlan plan, Set<Object> named) {
     if (plan instanceof StreamingRelationV2 relation && relation.table() instanceof TablestoreTable table) {
       Map<String, String> options = relation.extraOptions().asCaseSensitiveMap();
-      LogicalPlan rows = PythonReads.stream(table, options, Rereads.has(relation, TablestoreTable.KIND), session);
-      return NativeReads.named(rows, relation.output(), List.of());
+      // if a query names one of the hidden columns, Spark adds all of them
+      List<AttributeReference> wanted = new ArrayList<>(CollectionConverters.asJava(relation.output()));
+      wanted.removeIf(column -> column.name().equals(TablestoreTable.KIND) && !named.contains(column.exprId()));
+      boolean withKind = wanted.stream().anyMatch(column -> column.name().equals(TablestoreTable.KIND));
+      return NativeReads.named(PythonReads.stream(table, options, withKind, session), Attributes.seq(wanted), List.of());
     }
-    return (LogicalPlan) plan.mapChildren(child -> read((LogicalPlan) child));
+    return (LogicalPlan) plan.mapChildren(child -> read((LogicalPlan) child, named));
+  }
+
+  /** Returns the ids of the columns that a query names. */
+  private static Set<Object> named(LogicalPlan query) {
+    Set<Object> found = new HashSet<>();
+    CollectionConverters.asJava(query.output()).forEach(column -> found.add(column.exprId()));
+    query.foreachWithSubqueries(
+        node -> {
+          if (!(node instanceof StreamingRelationV2)) {
+            for (Expression expression : CollectionConverters.asJava(((LogicalPlan) node).expressions())) {
+              found.addAll(Attributes.ids(expression));
+            }
+          }
+          return null;
+        });
+    return found;
   }
 }
