@@ -150,18 +150,19 @@ class SparkStore(StoreViews):
             self._writer(self.store.managed_table(name)), df, overwrite, None, Basis(version, whole=True)
         )
 
-    def merge(self, name: str, df: DataFrame, *, if_version: int | None = None) -> Snapshot:
-        """Writes a DataFrame as `write` does, if it has each key once: ``MERGE`` of whole rows by the primary key.
+    def merge(self, name: str, df: DataFrame, *, if_version: int | None = None, whole: bool = False) -> Snapshot:
+        """Writes a DataFrame as `write` does, if it puts each key once: the rows of a ``MERGE``.
 
         Args:
             name: ``database.table``.
-            df: As for `write`.
-            if_version: The version of the table itself from whose rows these were worked out: no row may have changed.
+            df: As for `write`. A row that deletes a key precedes the one that puts it.
+            if_version: The version of the table itself from whose rows these were worked out.
+            whole: Whether they rest on any rows of it, and not on those of their keys alone: no row may have changed.
 
         Raises:
             InvalidRequest: ``repeated-key``: two rows have one key. Nothing was changed. Or as `write`.
         """
-        basis = Basis(if_version, whole=if_version is not None)
+        basis = Basis(if_version, whole=whole)
         return self._write(self._writer(self.store.managed_table(name)), df, False, None, basis, each_key_once=True)
 
     def read(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark program gives it
@@ -21,6 +22,7 @@ from filestore.files.writer import TableFiles
 from filestore.merge.deduplicate import ORDINAL_COLUMN
 from filestore.model.definition import TableDefinition
 from filestore.model.types import quoted
+from filestore.rows.fitting import putting
 from filestore.rows.keys import changes
 from filestore.sorting.chunks import BUCKET_COLUMN
 from filestore.sorting.external import sorted_batches
@@ -31,6 +33,9 @@ from tablestore.writing.write_job import TaskOutcome, WriteJob, WriteRunner, dis
 
 __all__ = ["Arranged", "arranged", "spark_runner"]
 
+_BEFORE_ALL = 1 << 62
+"""More than any ordinal: Spark's ids are those of a partition with 33 bits for its rows."""
+
 
 def spark_runner(df: DataFrame, definition: TableDefinition, *, each_key_once: bool = False) -> WriteRunner:
     """Runs a write's tasks over a DataFrame's rows.
@@ -38,7 +43,8 @@ def spark_runner(df: DataFrame, definition: TableDefinition, *, each_key_once: b
     Args:
         df: The rows.
         definition: The table's.
-        each_key_once: Whether two rows of one key are an error (``repeated-key``), of which else the later one counts.
+        each_key_once: Whether two rows that put one key are an error (``repeated-key``), of which else the later one
+            counts. A put then follows a delete of its key, in whatever order they are.
 
     Raises:
         InvalidRequest: columns that the table lacks, or that it needs.
@@ -119,20 +125,44 @@ def _in_order(batches: Iterable[pa.RecordBatch], table: TableFiles, task: int) -
 
 
 def each_once(batches: Iterable[pa.RecordBatch], definition: TableDefinition) -> Iterator[pa.RecordBatch]:
-    """Yields rows in key order as they are; `InvalidRequest` (``repeated-key``) if two of them have one key."""
+    """Yields rows in key order, with their deletes before their puts.
+
+    Raises:
+        InvalidRequest: ``repeated-key``: two of them put one key. In a table with a ``sequence.field`` a delete can win
+            over the put of its key, so that both are refused, too.
+    """
     names = list(dict.fromkeys([*definition.partition_by, *definition.primary_key]))
-    last: pa.RecordBatch | None = None
+    last: tuple[pa.Table, npt.NDArray[np.bool_]] | None = None
     for batch in batches:
         if not batch.num_rows:
             continue
-        seam = [batch] if last is None else [last, batch]
-        keys = pa.Table.from_batches([part.select(names) for part in seam])
-        same = np.flatnonzero(~changes(keys, names))
-        if len(same):
-            key = keys.slice(int(same[0]), 1).to_pylist()[0]
-            raise InvalidRequest(
-                f"two rows have the key {key}: only one row of each key can be merged, so make the keys unique",
-                code="repeated-key",
-            )
-        last = batch.slice(batch.num_rows - 1)
-        yield batch
+        rows = pa.Table.from_batches([batch])
+        puts = putting(rows)
+        keys, counted = rows.select(names), puts
+        if definition.sequence_field is None and not puts.all():
+            keys, counted = keys.filter(pa.array(puts)), puts[puts]
+        if last is not None:
+            keys, counted = pa.concat_tables([last[0], keys]), np.concatenate([last[1], counted])
+        if keys.num_rows:
+            _refuse_repeated(keys, counted, names)
+            last = keys.slice(keys.num_rows - 1), counted[-1:]
+        yield _deletes_first(batch, puts)
+
+
+def _refuse_repeated(keys: pa.Table, puts: npt.NDArray[np.bool_], names: Sequence[str]) -> None:
+    """Refuses rows of one key beside each other, unless both are deletes."""
+    repeated = np.flatnonzero(~changes(keys, names) & (puts[1:] | puts[:-1]))
+    if len(repeated):
+        key = keys.slice(int(repeated[0]), 1).to_pylist()[0]
+        raise InvalidRequest(
+            f"two rows have the key {key}: only one row of each key can be merged, so make the keys unique",
+            code="repeated-key",
+        )
+
+
+def _deletes_first(batch: pa.RecordBatch, puts: npt.NDArray[np.bool_]) -> pa.RecordBatch:
+    if puts.all():
+        return batch
+    place = batch.schema.get_field_index(ORDINAL_COLUMN)
+    ordinals = batch.column(place).to_numpy()
+    return batch.set_column(place, ORDINAL_COLUMN, pa.array(np.where(puts, ordinals, ordinals - _BEFORE_ALL)))

@@ -16,6 +16,7 @@ from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.types import quoted
 from tablestore.kafka_table import KafkaTable
 from tablestore.spark.sql.changes import read_changes
+from tablestore.spark.sql.merged_rows import inserting_new_keys
 from tablestore.spark.sql.requests import Request, checked_table, name_of, same_table, topic_stays
 from tablestore.spark.sql.temporal_join import temporal_join
 from tablestore.spark.sql.topics import read_topic, stream_topic
@@ -102,10 +103,15 @@ def write(store: SparkStore, request: Request, rows: DataFrame) -> dict[str, Any
     definition = table.definition
     if request.get("deletes") and definition.sequence_field is not None:
         rows = _with_sequence(rows, store.read(name_of(request), request["if_version"]), definition)
+    # other engines merge the rows of a MERGE, which then only inserts, as those of an INSERT
+    merges = request.get("each_key_once") and definition.primary_key and not definition.merges_values
+    if merges and request.get("inserts_unmatched"):
+        rows = inserting_new_keys(rows, store.read(name_of(request), request["if_version"]), definition)
+    whole = request.get("reads_whole", False)
     try:
-        if request.get("each_key_once"):
-            snapshot = store.merge(name_of(request), rows, if_version=request.get("if_version"))
-        elif request.get("reads_whole"):
+        if merges:
+            snapshot = store.merge(name_of(request), rows, if_version=request.get("if_version"), whole=whole)
+        elif whole:
             snapshot = store.write_read(name_of(request), rows, _overwrite(request), request["if_version"])
         else:
             snapshot = store.write(name_of(request), rows, _overwrite(request), if_version=request.get("if_version"))

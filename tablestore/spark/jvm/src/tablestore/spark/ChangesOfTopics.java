@@ -208,7 +208,8 @@ final class ChangesOfTopics extends Rule<LogicalPlan> {
     return column;
   }
 
-  private static Expression plain(Expression value) {
+  /** Returns a value without checks for nulls, and without casts that leave each value as it is. */
+  static Expression plain(Expression value) {
     if (value instanceof AssertNotNull checked) {
       return plain(checked.child());
     }

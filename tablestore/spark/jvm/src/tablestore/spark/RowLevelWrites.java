@@ -86,7 +86,8 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
         && write.table() instanceof DataSourceV2Relation relation
         && relation.table() instanceof TablestoreTable table
         && write.resolved()) {
-      return inserted(write, relation, table, Map.of());
+      boolean mayBeStored = !table.primaryKey().isEmpty() && InsertedKeys.mayBeStored(write, table);
+      return inserted(write, relation, table, ofMerge(mayBeStored));
     }
     if (plan instanceof OverwriteByExpression write
         && write.table() instanceof DataSourceV2Relation relation
@@ -134,7 +135,16 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
     options.put(TablestoreWrite.READ_VERSION, Long.toString(version));
     options.put(TablestoreWrite.DELETES, Boolean.toString(changes.mayDelete()));
     options.put(TablestoreWrite.READS_WHOLE, Boolean.toString(rows.count() > 1));
+    if (changes.command() == Command.MERGE) {
+      options.putAll(ofMerge(InsertedKeys.mayBeStored(changes.write, table)));
+    }
     return append(withKinds(relation, table), rows.plan(), options);
+  }
+
+  /** Returns the options of the rows of a MERGE, which writes each key once. */
+  private static Map<String, String> ofMerge(boolean mayBeStored) {
+    return Map.of(
+        TablestoreWrite.EACH_KEY_ONCE, "true", TablestoreWrite.INSERTS_UNMATCHED, Boolean.toString(mayBeStored));
   }
 
   private static DataSourceV2Relation withKinds(DataSourceV2Relation relation, TablestoreTable table) {
@@ -247,8 +257,12 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
       return Attributes.project(columns, write.query());
     }
 
+    Command command() {
+      return write.operation().command();
+    }
+
     boolean mayDelete() {
-      return write.operation().command() != Command.UPDATE;
+      return command() != Command.UPDATE;
     }
 
     private Expression valueOf(StructField field) {

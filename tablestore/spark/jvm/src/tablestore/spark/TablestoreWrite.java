@@ -34,8 +34,11 @@ final class TablestoreWrite implements SupportsOverwriteV2, V1Write, InsertableR
   /** The option of a write whose rows were worked out from rows of other keys, too. */
   static final String READS_WHOLE = "tablestore.reads-whole";
 
-  /** The option of a write that is refused if two of its rows have one key. */
+  /** The option of a write that is refused if two of its rows put one key. */
   static final String EACH_KEY_ONCE = "tablestore.each-key-once";
+
+  /** The option of a write that is refused if it inserts a key that the table has, and that it does not delete. */
+  static final String INSERTS_UNMATCHED = "tablestore.inserts-unmatched";
 
   /** The option that WITH SCHEMA EVOLUTION becomes: Spark itself adds the columns before it writes. */
   private static final String EVOLVES = "mergeschema";
@@ -43,7 +46,8 @@ final class TablestoreWrite implements SupportsOverwriteV2, V1Write, InsertableR
   /** The beginning of options that Spark adds itself. */
   private static final String OF_SPARK = "__";
 
-  private static final Set<String> OPTIONS = Set.of(EVOLVES, DYNAMIC, READ_VERSION, DELETES, READS_WHOLE, EACH_KEY_ONCE);
+  private static final Set<String> OPTIONS =
+      Set.of(EVOLVES, DYNAMIC, READ_VERSION, DELETES, READS_WHOLE, EACH_KEY_ONCE, INSERTS_UNMATCHED);
 
   private final TablestoreTable table;
   private final ObjectNode request;
@@ -56,6 +60,7 @@ final class TablestoreWrite implements SupportsOverwriteV2, V1Write, InsertableR
       request.put("overwrite", "dynamic");
     }
     request.put("each_key_once", options.getBoolean(EACH_KEY_ONCE, false));
+    request.put("inserts_unmatched", options.getBoolean(INSERTS_UNMATCHED, false));
     if (options.containsKey(READ_VERSION)) {
       request.put("if_version", options.getLong(READ_VERSION, -1));
       request.put("deletes", options.getBoolean(DELETES, false));

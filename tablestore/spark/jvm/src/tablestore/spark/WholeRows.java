@@ -1,13 +1,9 @@
 package tablestore.spark;
 
 import java.util.ArrayList;
-import java.util.HashSet;
 import java.util.List;
-import java.util.Set;
 import org.apache.spark.sql.catalyst.ProjectingInternalRow;
 import org.apache.spark.sql.catalyst.expressions.Alias;
-import org.apache.spark.sql.catalyst.expressions.Attribute;
-import org.apache.spark.sql.catalyst.expressions.EqualTo;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal$;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
@@ -60,7 +56,7 @@ final class WholeRows {
       return null;
     }
     WholeRows rows = new WholeRows(table, write.projections().rowProjection().get(), updated, inserted, join);
-    return rows.areOfTheSource() && rows.areMatchedByKey() ? rows.plan() : null;
+    return rows.areOfTheSource() && !InsertedKeys.mayBeStored(write, table) ? rows.plan() : null;
   }
 
   /** Returns the columns of an action that is the only one of its kind, and has no condition. */
@@ -84,30 +80,6 @@ final class WholeRows {
       }
     }
     return true;
-  }
-
-  /** Returns whether the condition compares each column of the key with the row's value of it, and nothing else. */
-  private boolean areMatchedByKey() {
-    Set<String> matched = new HashSet<>();
-    for (Expression condition : Attributes.conjuncts(join.condition())) {
-      if (!(condition instanceof EqualTo equal)
-          || !(isKey(equal.left(), equal.right(), matched) || isKey(equal.right(), equal.left(), matched))) {
-        return false;
-      }
-    }
-    return matched.equals(Set.copyOf(table.primaryKey()));
-  }
-
-  private boolean isKey(Expression stored, Expression given, Set<String> matched) {
-    boolean isKey =
-        stored instanceof Attribute column
-            && join.left().outputSet().contains(column)
-            && table.primaryKey().contains(column.name())
-            && given.semanticEquals(of(inserted, column.name()));
-    if (isKey) {
-      matched.add(((Attribute) stored).name());
-    }
-    return isKey;
   }
 
   private Expression of(List<Expression> row, String name) {
