@@ -21,6 +21,7 @@ __all__ = ["FIXED", "hides_values", "read_whole"]
 FIXED = {
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
+    "parquet.page.verify-checksum.enabled": "true",
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
 }

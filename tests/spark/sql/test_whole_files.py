@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -14,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from filestore.delta.vectors import vector_file
 from filestore.errors import TableStoreError
+from filestore.parquet.ranges import Chunks
 from tablestore import Store, Table
 from tablestore.spark import SparkStore
 from tests.depth import Depth
@@ -35,7 +37,7 @@ def make(sql: Sql, kind: str) -> None:
     sql(
         f"CREATE TABLE lake.shop.t (id BIGINT, v INT{key}) TBLPROPERTIES ('bucket' = '{3 if key else 1}', "
         f"'write-mode' = '{mode}', 'changelog-producer' = '{'lookup' if key else 'none'}', 'log.system' = 'none', "
-        "'schema.evolution-mode' = 'metadata')"
+        "'schema.evolution-mode' = 'metadata', 'file.compression' = 'none')"
     )
     for start in (0, 100, 200):
         sql(f"INSERT INTO lake.shop.t SELECT id, CAST(id AS INT) FROM range({start}, {start + 100})")
@@ -69,6 +71,11 @@ def damaged(file: Path, damage: str) -> Iterator[None]:
             file.write_bytes(before[: len(before) // 2])
         case "other bytes":
             file.write_bytes(bytes(len(before)))
+        case "a bit":  # of the content of a page of each column
+            changed = bytearray(before)
+            for _, end in Chunks(pq.read_metadata(file)).ranges(0):
+                changed[end - 1] ^= 4
+            file.write_bytes(changed)
     yield
     file.write_bytes(before)
 
@@ -162,7 +169,7 @@ def cached(session: SparkSession, lake: SparkStore, table: Table) -> None:
 
 
 @pytest.mark.few(2)
-@pytest.mark.parametrize("damage", ["missing", "cut", "other bytes"])
+@pytest.mark.parametrize("damage", ["missing", "cut", "other bytes", "a bit"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_file_that_cannot_be_read_fails_every_statement(
     session: SparkSession, sql: Sql, store: Store, lake: SparkStore, kind: str, damage: str, depth: Depth
@@ -188,6 +195,25 @@ def test_a_file_that_cannot_be_read_fails_every_statement(
     assert done == []
     assert table.filestore.state().version == version
     assert sql("SELECT * FROM lake.shop.t") == expected
+
+
+@pytest.mark.parametrize(
+    "kind", ["vectors", *(pytest.param(k, marks=pytest.mark.deep) for k in KINDS if k != "vectors")]
+)
+def test_a_flipped_bit_of_a_page_fails_the_query(
+    session: SparkSession, sql: Sql, store: Store, lake: SparkStore, kind: str
+) -> None:
+    """Spark's readers look at the checksums of pages only if an option of the read says so."""
+    make(sql, kind)
+    table = store.managed_table("shop.t")
+    for file in (file for file in Path(table.location).glob("bucket-*/*.parquet")):
+        with damaged(file, "a bit"):
+            for frame in (session.table("lake.shop.t"), session.read.format("delta").load(table.location)):
+                with pytest.raises(FAILURES, match=file.name):
+                    summed(frame)
+            with pytest.raises(FAILURES, match=file.name):
+                sql("UPDATE lake.shop.t SET v = v + 1")
+    assert len(sql("SELECT * FROM lake.shop.t")) == ROWS
 
 
 def test_a_vector_that_cannot_be_read_fails_the_query(

@@ -29,6 +29,7 @@ final class WholeFiles extends Rule<LogicalPlan> {
       Map.of(
           "ignoreMissingFiles", "false",
           "ignoreCorruptFiles", "false",
+          "parquet.page.verify-checksum.enabled", "true",
           "datetimeRebaseMode", "CORRECTED", // we write the calendar of today, and no mark of Spark's says so
           "int96RebaseMode", "CORRECTED");
 
