@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from catalog_service.client import Catalog, is_service, storage_of_table, warehouse_location
 from catalog_service.client import connect as connect_catalog
+from catalog_service.wire.registrations import Registration
 from catalog_service.wire.tables import CreateTable, TableInfo
 from catalog_service.wire.views import CreateView, ViewInfo
 from filestore.ambient import Ambient, system_ambient
@@ -421,6 +422,13 @@ class Store(Closing):
     def table_id(self, name: str) -> str:
         """Reads a table's id from the catalog without opening the table. `NotFound` if there is no such table."""
         return self._catalog.get_table(*split(name)).table_id
+
+    def register(self, place: str | PathLike[str] | None = None, name: str | None = None) -> list[Registration]:
+        """Enters tables whose files are in the warehouse, such as after the loss of its database (docs/restoring.md).
+
+        Args and errors are those of `catalog_service.client.Catalog.register`. It can be repeated.
+        """
+        return self._catalog.register(None if place is None else fspath(place), name)
 
     def drop_table(self, name: str, if_exists: bool = False) -> None:
         """Drops a table with its files and its log. A topic that existed before stays, as does a connector's topic."""

@@ -14,6 +14,7 @@ from filestore.errors import InvalidRequest
 if TYPE_CHECKING:
     from catalog_service.wire.claims import ClaimRequest, NewestClaim, PublishRequest
     from catalog_service.wire.leases import LeaseInfo, LeaseRequest
+    from catalog_service.wire.registrations import Registration
     from catalog_service.wire.tables import AlterTable, CreateTable, SnapshotInfo, TableInfo
     from catalog_service.wire.views import CreateView, ViewInfo
 
@@ -122,6 +123,22 @@ class Catalog(Closing, Protocol):
 
         Raises:
             NotFound: ``database-not-found``, ``table-not-found``, unless `if_exists`.
+        """
+
+    def register(self, place: str | None = None, name: str | None = None) -> list[Registration]:
+        """Enters tables in the catalog whose files are in the warehouse already; those that it has stay as they are.
+
+        Args:
+            place: The folder of a table, of a database, or the warehouse, which None is, too.
+            name: Another name for the table of one folder.
+
+        Returns:
+            One for each folder with a table. An error of one folder is in it, and stops no other.
+
+        Raises:
+            InvalidRequest: ``outside-warehouse``, ``bad-name``.
+            NotFound: ``no-table``.
+            Unsupported: ``not-with-a-service``.
         """
 
     def acquire_lease(self, database: str, name: str, request: LeaseRequest) -> LeaseInfo:

@@ -10,12 +10,15 @@ from typing import Self
 from catalog_service.database.engine import is_there
 from catalog_service.database.repository import database_not_found
 from catalog_service.model.names import fold_name
+from catalog_service.model.paths import warehouse_location
+from catalog_service.tables.registration import table_folders
 from catalog_service.use_cases.opening import open_service, warehouse_and_database
 from catalog_service.use_cases.service import CatalogService
 from catalog_service.wire.claims import ClaimRequest, NewestClaim, PublishRequest
 from catalog_service.wire.databases import CreateDatabase
 from catalog_service.wire.leases import LeaseInfo, LeaseRequest
 from catalog_service.wire.page_tokens import PAGE_SIZE_MAX, every_page
+from catalog_service.wire.registrations import Registration
 from catalog_service.wire.tables import AlterTable, CreateTable, SnapshotInfo, TableInfo
 from catalog_service.wire.views import CreateView, ViewInfo
 from filestore.arguments import checks_arguments
@@ -50,7 +53,7 @@ class EmbeddedCatalog(Closing):
         commits: str | None = None,
     ) -> None:
         self._warehouse, self._database = warehouse_and_database(warehouse, database)
-        storage_of(self._warehouse, storage_options)  # checks the options
+        self._storage = storage_of(self._warehouse, storage_options)
         self._storage_options = dict(storage_options or {})
         self._brokers = brokers
         self._commits = commits
@@ -173,6 +176,12 @@ class EmbeddedCatalog(Closing):
         """Drops a table."""
         if (service := self._service_to_drop(database, if_exists=if_exists)) is not None:
             service.drop_table(database, name, if_exists=if_exists)
+
+    def register(self, place: str | None = None, name: str | None = None) -> list[Registration]:
+        """Enters tables in the catalog whose files are in the warehouse already."""
+        location = self._warehouse if place is None else warehouse_location(place)
+        folders = table_folders(self._storage, self._warehouse, location)  # a mistyped path creates no catalog
+        return self._open_service().registering.register(folders, name)
 
     def acquire_lease(self, database: str, name: str, request: LeaseRequest) -> LeaseInfo:
         """Takes a table's lease."""

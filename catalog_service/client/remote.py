@@ -20,9 +20,10 @@ from catalog_service.wire.views import CreateView, Rename, ViewInfo, ViewPage
 from filestore.ambient import Ambient, system_ambient
 from filestore.arguments import checks_arguments
 from filestore.contexts import Closing
-from filestore.errors import Unavailable
+from filestore.errors import Unavailable, Unsupported
 
 if TYPE_CHECKING:
+    from catalog_service.wire.registrations import Registration
     from catalog_service.wire.tables import AlterTable, CreateTable, SnapshotInfo, TableInfo
 
 __all__ = ["HttpCatalog"]
@@ -129,6 +130,14 @@ class HttpCatalog(Closing):
     def drop_table(self, database: str, name: str, *, if_exists: bool = False) -> None:
         """Drops a table."""
         self._change("DELETE", _table(database, name), {"if_exists": if_exists})
+
+    def register(self, place: str | None = None, name: str | None = None) -> list[Registration]:
+        """Raises `Unsupported`: it is done where the warehouse is."""
+        raise Unsupported(
+            "a catalog service does not register tables: run `tablestore register` with the path or URL of its "
+            "warehouse as catalog, and with its database, while the service runs or not",
+            code="not-with-a-service",
+        )
 
     def acquire_lease(self, database: str, name: str, request: LeaseRequest) -> LeaseInfo:
         """Takes a table's lease."""

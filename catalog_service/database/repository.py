@@ -157,6 +157,12 @@ class Repository:
             raise database_not_found(database)
         return None if row.name is None else _table(row)
 
+    def table_of(self, table_id: str) -> TableRow | None:
+        """Returns the table with an id, in any state."""
+        with reading(self._engine) as connection:
+            row = connection.execute(select(TABLES).where(TABLES.c.table_id == table_id)).one_or_none()
+        return None if row is None else _table(row)
+
     def leftover(self, database: str, name: str) -> TableRow | None:
         """Returns a table in any state of a database in any state."""
         with reading(self._engine) as connection:

@@ -16,7 +16,7 @@ import re
 
 from filestore.errors import InvalidRequest
 
-__all__ = ["NAME_LENGTH_MAX", "NAME_RULE", "fold_name", "fold_table", "hidden_name"]
+__all__ = ["NAME_LENGTH_MAX", "NAME_RULE", "fold_name", "fold_table", "hidden_name", "shown_name"]
 
 NAME_LENGTH_MAX = 100
 NAME_RULE = (
@@ -53,3 +53,8 @@ def fold_table(name: str) -> str:
 def hidden_name(name: str, table_id: str) -> str:
     """Returns a name that no user can give to a table: the beginning of `name`, and of the table's UUID."""
     return f"{name[: NAME_LENGTH_MAX - _ID_PART - 1]}-{table_id[:_ID_PART]}"
+
+
+def shown_name(folder: str) -> str:
+    """Returns the name that a user can give to a table in a folder: that of the folder, without what hides it."""
+    return folder.partition("-")[0]

@@ -74,7 +74,7 @@ class Construction:
             InvalidRequest: ``bad-path``, ``log-topic``.
         """
         check_for_creation(self.warehouse)
-        self._require_own_topic(row)
+        self.require_own_topic(row)
         try:
             row = replace(row, keeps_topic=self.steps.check_new(self.identity(row), managed(row)))
         except AlreadyExists:
@@ -88,7 +88,7 @@ class Construction:
             raise
         return row
 
-    def _require_own_topic(self, row: TableRow) -> None:
+    def require_own_topic(self, row: TableRow) -> None:
         """Refuses a topic that is another table's log: each table would trim, and delete, the other's records."""
         if (other := self._sharing_topic(row)) is not None:
             raise AlreadyExists(
@@ -127,7 +127,7 @@ class Construction:
         """Creates the log and version 0, and moves the row to its `target` state; undoes all of it after an error."""
         table, definition = self.identity(row), managed(row)
         try:
-            self._require_own_topic(row)  # of two concurrent creations at least one sees the other's row
+            self.require_own_topic(row)  # of two concurrent creations at least one sees the other's row
         except Exception:
             self._undo(row, keep_log=True)
             raise

@@ -231,7 +231,7 @@ class Lifecycle:
             NotFound: ``database-not-found``, ``table-not-found``.
             AlreadyExists: ``table-exists``: also with `replaces`, if one is a view and the other a table.
         """
-        with self._held(database, {name, new_name}):
+        with self.held(database, {name, new_name}):
             row = self.repository.table(database, name)
             if row is None or row.state not in (State.ACTIVE, State.STAGED):
                 raise table_not_found(database, name)
@@ -293,7 +293,8 @@ class Lifecycle:
                 logger.warning("%s.%s, which was replaced, is removed later: %s", row.database, new_name, error)
 
     @contextmanager
-    def _held(self, database: str, names: set[str]) -> Iterator[None]:
+    def held(self, database: str, names: set[str]) -> Iterator[None]:
+        """Holds the locks of some names of a database."""
         with ExitStack() as held:
             for name in sorted(names):  # always in one order, so that no two processes wait for each other
                 held.enter_context(self.locks.hold(key_of(database, name)))

@@ -17,7 +17,7 @@ from filestore.commit.create import create
 from filestore.commit.held import HeldStorage
 from filestore.delta.log import DeltaLog
 from filestore.delta.state import TableState
-from filestore.errors import AlreadyExists, Corrupt, NotFound
+from filestore.errors import AlreadyExists, Corrupt, NotFound, TableStoreError, Unsupported
 from filestore.model.changes import Change
 from filestore.model.definition import TableDefinition
 from filestore.model.log_mode import retention_note
@@ -33,6 +33,7 @@ from log.table.store import LogStore
 from log.table.systems import open_log
 from managed_table.identity import TableIdentity
 from managed_table.log_change import LogChange
+from managed_table.own_log import require_own_log
 
 __all__ = ["ManagedTables", "TableSteps"]
 
@@ -91,6 +92,18 @@ class TableSteps(Protocol):
     def state(self, table: TableIdentity) -> TableState:
         """Returns the newest version. Raises `NotFound` if no table is there, `Corrupt` if another one is."""
 
+    def found(self, location: str) -> TableState:
+        """Returns the newest version of whatever table is at a location.
+
+        Raises:
+            NotFound: ``no-table``.
+            Corrupt: it cannot be read.
+            Unsupported: ``not-a-managed-table``: it is a Delta table that Tablestore has not made.
+        """
+
+    def log_problem(self, table: TableIdentity, state: TableState) -> str | None:
+        """Returns why the next write to a table would not find its log; None if it would, or has none."""
+
     def alter(self, table: TableIdentity, changes: Sequence[Change]) -> Snapshot:
         """Changes the table's metadata; raises `Unsupported` if files have to be rewritten, and as `state`."""
 
@@ -133,7 +146,8 @@ class ManagedTables:
         if found is not None:
             raise AlreadyExists(
                 f"{table.location} is not empty (it contains {found}), and this catalog has no table there: "
-                "move the files away, or choose another name",
+                "move the files away, or choose another name; if they are a table, `tablestore register` "
+                "(Store.register) enters it in the catalog",
                 code="location-not-empty",
             )
         with self._log(table, definition) as log:
@@ -194,6 +208,30 @@ class ManagedTables:
     def state(self, table: TableIdentity) -> TableState:
         """Replays the table's Delta log from its last checkpoint."""
         return self._opened(table)[1]
+
+    def found(self, location: str) -> TableState:
+        """Reads the newest version, and its commit: only our writers give it an id."""
+        filestore = FileStore(self._storage, location, self._ambient)
+        state = filestore.state()
+        try:
+            filestore.snapshot(state.version)
+        except Corrupt as error:
+            raise Unsupported(
+                f"{location} is no table of Tablestore, or its newest entry is damaged ({error.message}): a table that "
+                "others have made is read by its path, and copied into a new one",
+                code="not-a-managed-table",
+            ) from error
+        return state
+
+    def log_problem(self, table: TableIdentity, state: TableState) -> str | None:
+        """Asks the log."""
+        try:
+            with self._log(table, state.definition) as log:
+                if log is not None:
+                    require_own_log(log, state)
+        except TableStoreError as error:
+            return error.message
+        return None
 
     def alter(self, table: TableIdentity, changes: Sequence[Change]) -> Snapshot:
         """Changes the table in its own Delta log: the catalog keeps the definition with which it was created."""

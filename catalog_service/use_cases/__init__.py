@@ -2,5 +2,6 @@
 
 opening      opens a catalog, with its parts         service      the use cases
 views        those of views                          broker_policy  which brokers tables may name
+registering  that of entering tables from their files
 definitions  requests as definitions of tables       answers      stored rows as answers
 """

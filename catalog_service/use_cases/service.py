@@ -19,6 +19,7 @@ from catalog_service.tables.lifecycle import Lifecycle
 from catalog_service.use_cases import answers
 from catalog_service.use_cases.broker_policy import BrokerPolicy, names_broker
 from catalog_service.use_cases.definitions import definition_of, with_log
+from catalog_service.use_cases.registering import Registering
 from catalog_service.use_cases.views import Views
 from catalog_service.wire import page_tokens
 from catalog_service.wire.claims import ClaimRequest, NewestClaim, PublishRequest
@@ -61,6 +62,11 @@ class CatalogService:
     def views(self) -> Views:
         """The use cases of views."""
         return Views(self._lifecycle)
+
+    @property
+    def registering(self) -> Registering:
+        """The use case of registering tables whose files are in the warehouse."""
+        return Registering(self._lifecycle)
 
     @property
     def warehouse(self) -> str:

@@ -8,5 +8,6 @@ in a fraction of the time.
     columns      columns of tables                       views        views, and new names
     leases       leases of tables                        claims       claims of versions
     service      what a service answers about itself     problems     errors as RFC 9457 documents, and back
+    registrations  tables entered from their files
     page_tokens  tokens of the next page                 bearer_token  the rule for the service's token
 """

@@ -92,6 +92,7 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "views": catalog.views,
         "create": catalog.create,
         "rename": catalog.rename,
+        "register": catalog.register,
         "drop": catalog.drop,
         "alter": alter.alter,
         "describe": describe.describe,

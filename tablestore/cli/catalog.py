@@ -1,4 +1,4 @@
-"""The commands ``databases``, ``tables``, ``views``, ``create``, ``rename`` and ``drop``."""
+"""The commands ``databases``, ``tables``, ``views``, ``create``, ``rename``, ``register`` and ``drop``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from filestore.errors import InvalidRequest, NotFound
 from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Defaults, Format, OutputFormat, Token
 from tablestore.cli.opening import open_catalog, open_store
-from tablestore.cli.output import confirm, note, print_json, print_lines
+from tablestore.cli.output import complain, confirm, note, print_json, print_lines
 from tablestore.cli.settings import defaults_of, options_of
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tablestore.store import Store
     from tablestore.table import Table
 
-__all__ = ["create", "databases", "drop", "names_of", "rename", "tables", "views"]
+__all__ = ["create", "databases", "drop", "names_of", "register", "rename", "tables", "views"]
 
 _Name = Annotated[str, typer.Argument(metavar="DB[.TABLE]", help="A database, or a table with its database.")]
 
@@ -139,6 +139,34 @@ def _log_of(table: Table | KafkaTable) -> str:
     if options["log.system"] == "kafka":
         return f", with its log in Kafka at {options['log.kafka.bootstrap.servers']}"
     return ", without a log" if options["log.system"] == "none" else ""
+
+
+def register(
+    place: Annotated[
+        str | None,
+        typer.Argument(metavar="FOLDER", help="The folder of a table or of a database; default: the whole warehouse."),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="TABLE", help="Another name than the folder's, for one table.")
+    ] = None,
+    catalog: Catalog = DEFAULT_WAREHOUSE,
+    token: Token = None,
+) -> None:
+    """Enter tables in the catalog whose files are in its warehouse, after its database was lost.
+
+    Keys, options and versions are those of the files, which stay as they are. Tables that the catalog has stay, too.
+    """
+    with open_store(catalog, token) as store:
+        found = store.register(place, name)
+    for table in found:
+        if table.error is not None:
+            complain(table.error, table.location)
+            continue
+        note(f"{'registered' if table.created else 'there already:'} {table.name} at version {table.version}")
+        for text in table.notes:
+            note(f"{table.name}: {text}")
+    if any(table.error is not None for table in found):
+        raise typer.Exit(1)
 
 
 def drop(

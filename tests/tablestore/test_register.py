@@ -1,0 +1,210 @@
+"""Tables are entered in a catalog again after its database was lost: with their keys, options, versions and views."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import tablestore
+from filestore.errors import AlreadyExists, InvalidRequest, NotFound, TableStoreError, Unsupported
+from tablestore import Store
+from tests.tables import assert_healthy
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    return tmp_path / "lake"
+
+
+def lose_database(warehouse: Path) -> None:
+    """Removes the catalog's database, with what SQLite and the locks of names have beside it."""
+    for path in warehouse.glob("catalog.db*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def rows(table: Any) -> list[dict[str, Any]]:
+    return sorted(table.scan().to_pylist(), key=repr)
+
+
+def error_of(store: Store, place: Path | None = None, name: str | None = None) -> TableStoreError:
+    (found,) = store.register(place, name)
+    assert found.error is not None
+    return found.error
+
+
+def test_a_lost_database_is_made_again_from_the_warehouse(warehouse: Path) -> None:
+    with tablestore.connect(warehouse) as store:
+        for name in ("shop", "other"):
+            store.create_database(name)
+        options = {"bucket": "2", "merge-engine": "partial-update", "changelog-producer": "lookup"}
+        orders = store.create_table("shop.orders", "id BIGINT, a INT, b INT", primary_key=["id"], options=options)
+        orders.write([{"id": 1, "a": 1}, {"id": 2, "b": 2}])
+        orders.alter("ADD COLUMN c STRING")
+        orders.write([{"id": 1, "b": 5, "c": "x"}])
+        days = store.create_table("other.days", "day DATE, n INT", partition_by=["day"], comment="kept")
+        days.write([{"day": "2026-01-31", "n": 1}])
+        planets = store.create_table("shop.planets", "id BIGINT, name STRING", primary_key=["id"])
+        planets.write([{"id": 1, "name": "Earth"}])
+        join = store.maintain_join("shop.joined", left="shop.orders", right="shop.planets", on="id")
+        join.refresh()
+        before = {n: (rows(store.table(n)), store.table(n).definition) for n in ("shop.orders", "other.days")}
+        consumer = orders.follow(consumer="reader", stop=3, version=2)
+        changes = [batch.to_pylist() for batch in consumer]
+    lose_database(warehouse)
+    with tablestore.connect(warehouse) as store:
+        assert store.list_databases() == []
+        found = store.register()
+        assert [(one.name, one.created, one.notes, one.error) for one in found] == [
+            (name, True, (), None) for name in ("other.days", "shop.joined", "shop.orders", "shop.planets")
+        ]
+        for name, (expected, definition) in before.items():
+            table = store.table(name)
+            assert (rows(table), table.definition) == (expected, definition)
+            assert table.examine().healthy
+        orders = store.managed_table("shop.orders")
+        assert [batch.to_pylist() for batch in orders.follow(version=2, stop=3)] == changes
+        orders.write([{"id": 1, "a": 7}, {"id": 9, "a": 9}])
+        assert orders.get([1]).to_pylist() == [{"id": 1, "a": 7, "b": 5, "c": "x"}]
+        store.managed_table("shop.planets").write([{"id": 2, "name": "Mars"}])
+        view = store.maintained_join("shop.joined")
+        view.refresh()
+        assert len(rows(store.table("shop.joined"))) == 2
+        assert store.examine("shop.joined").healthy
+        assert not any(one.created for one in store.register()), "a repetition changes nothing"
+        assert not any(one.created for one in store.register(warehouse / "shop"))
+        store.drop_table("shop.orders")
+        assert not (warehouse / "shop" / "orders").exists()
+
+
+def two(warehouse: Path) -> Store:
+    store = tablestore.connect(warehouse)
+    store.create_database("shop")
+    for name in ("a", "b"):
+        store.create_table(f"shop.{name}", "id BIGINT", primary_key=["id"]).write([{"id": 1}])
+    return store
+
+
+def test_a_renamed_table_returns_under_the_name_of_its_folder_or_a_given_one(warehouse: Path) -> None:
+    with two(warehouse) as store:
+        store.rename_table("shop.a", "shop.c")
+        store.create_table("shop.a", "n INT").write([{"n": 5}])  # in a folder with a hidden name
+        (hidden,) = (warehouse / "shop").glob("a-*")
+    lose_database(warehouse)
+    with tablestore.connect(warehouse) as store:
+        found = {Path(one.location).name: one for one in store.register()}
+        assert (found["a"].name, rows(store.table("shop.a"))) == ("shop.a", [{"id": 1}])
+        error = found[hidden.name].error
+        assert isinstance(error, AlreadyExists)
+        assert error.code == "table-exists"
+        (one,) = store.register(hidden, "d")
+        assert (one.name, rows(store.table("shop.d"))) == ("shop.d", [{"n": 5}])
+        store.rename_table("shop.a", "shop.c")
+        (one,) = store.register(warehouse / "shop" / "a")
+        assert (one.name, one.created) == ("shop.c", False)
+        assert error_of(store, warehouse / "shop" / "a", "e").code == "table-registered"
+
+
+def test_a_copy_of_a_table_is_refused(warehouse: Path) -> None:
+    with two(warehouse) as store:
+        shutil.copytree(warehouse / "shop" / "a", warehouse / "shop" / "copy")
+        error = error_of(store, warehouse / "shop" / "copy")
+        assert (error.code, type(error)) == ("table-registered", AlreadyExists)
+        assert "it is shop.a in the folder shop/a; this one is a copy of it" in error.message
+    lose_database(warehouse)
+    with tablestore.connect(warehouse) as store:
+        found = {Path(one.location).name: one for one in store.register()}
+        assert found["copy"].error is not None
+        assert store.list_tables("shop") == ["a", "b"]
+
+
+def test_a_restored_folder_is_registered_after_a_drop(warehouse: Path, tmp_path: Path) -> None:
+    with two(warehouse) as store:
+        shutil.copytree(warehouse / "shop" / "a", tmp_path / "backup")
+        store.drop_table("shop.a")
+        shutil.copytree(tmp_path / "backup", warehouse / "shop" / "a")
+        with pytest.raises(AlreadyExists) as caught:
+            store.create_table("shop.a", "id BIGINT")
+        assert (caught.value.code, "tablestore register" in caught.value.message) == ("location-not-empty", True)
+        (one,) = store.register(warehouse / "shop" / "a")
+        assert (one.created, rows(store.table("shop.a"))) == (True, [{"id": 1}])
+        assert_healthy(store.managed_table("shop.a").filestore)
+
+
+def test_what_is_no_table_of_ours_is_refused(warehouse: Path, tmp_path: Path) -> None:
+    from deltalake import write_deltalake
+
+    with two(warehouse) as store:
+        write_deltalake(str(warehouse / "shop" / "foreign"), pa.table({"id": [1]}))
+        assert error_of(store, warehouse / "shop" / "foreign").code == "not-a-managed-table"
+        shutil.copytree(warehouse / "shop" / "a", warehouse / "shop" / "broken")
+        entry = warehouse / "shop" / "broken" / "_delta_log" / f"{0:020d}.json"
+        entry.write_bytes(entry.read_bytes()[:50])
+        assert error_of(store, warehouse / "shop" / "broken").code == "bad-log-entry"
+        shutil.copytree(warehouse / "shop" / "a", warehouse / "shop" / "Upper")
+        assert error_of(store, warehouse / "shop" / "Upper").code == "bad-name"
+        for place in (tmp_path, tmp_path / "lakeside", warehouse / "shop" / "a" / "_delta_log"):
+            with pytest.raises(InvalidRequest) as caught:
+                store.register(place)
+            assert caught.value.code == "outside-warehouse"
+        with pytest.raises(NotFound) as missing:
+            store.register(warehouse / "shop" / "nothing")
+        assert missing.value.code == "no-table"
+        with pytest.raises(InvalidRequest, match="one name was given"):
+            store.register(warehouse / "shop", "x")
+        assert [one.created for one in store.register() if one.error is None] == [False, False]
+
+
+def test_a_path_without_tables_gets_no_catalog(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "one.jpg").touch()
+    with tablestore.connect(tmp_path) as store, pytest.raises(NotFound):
+        store.register()
+    assert [path.name for path in tmp_path.iterdir()] == ["photos"]
+
+
+def test_the_folder_of_a_table_whose_files_were_replaced(warehouse: Path, tmp_path: Path) -> None:
+    with two(warehouse) as store:
+        shutil.rmtree(warehouse / "shop" / "a")
+        shutil.move(warehouse / "shop" / "b", warehouse / "shop" / "a")
+        store.drop_table("shop.b", if_exists=True)
+        assert error_of(store, warehouse / "shop" / "a", "d").code == "folder-taken"
+        store.drop_table("shop.a")
+        (one,) = store.register(warehouse / "shop" / "a")
+        assert (one.created, rows(store.table("shop.a"))) == (True, [{"id": 1}])
+
+
+def test_a_missing_log_is_noted(warehouse: Path) -> None:
+    with two(warehouse):
+        pass
+    lose_database(warehouse)
+    shutil.rmtree(warehouse / "shop" / "a" / "_log")
+    with tablestore.connect(warehouse) as store:
+        a, b = store.register()
+        assert (a.created, b.created, b.notes) == (True, True, ())
+        assert "there is no log" in a.notes[0]
+
+
+def test_commits_that_the_database_held_need_such_a_database_again(warehouse: Path) -> None:
+    with tablestore.connect(warehouse, commits="catalog") as store:
+        store.create_database("shop")
+        table = store.create_table("shop.a", "id BIGINT", options={"log.system": "none"})
+        table.write([{"id": 1}])
+    lose_database(warehouse)
+    with tablestore.connect(warehouse) as store:
+        assert error_of(store).code == "other-commits"
+        assert store.list_databases() == [], "nothing is decided yet"
+    with tablestore.connect(warehouse, commits="catalog") as store:
+        assert [one.created for one in store.register()] == [True]
+        store.managed_table("shop.a").write([{"id": 2}])
+        assert rows(store.table("shop.a")) == [{"id": 1}, {"id": 2}]
+        assert_healthy(store.managed_table("shop.a").filestore)
+
+
+def test_a_service_says_where_to_register() -> None:
+    with tablestore.connect("http://127.0.0.1:9") as store, pytest.raises(Unsupported) as caught:
+        store.register()
+    assert caught.value.code == "not-with-a-service"
