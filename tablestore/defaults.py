@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from filestore.errors import InvalidRequest
+from filestore.model.stray_options import without_effect
 from filestore.model.table_options import TableOptions
 from log.connector.options import CONNECTOR
 
@@ -30,9 +31,19 @@ def table_defaults(settings: Mapping[str, str]) -> dict[str, str]:
     return TableOptions.parse({n.removeprefix(PREFIX): value for n, value in settings.items()}).as_dict()
 
 
-def with_defaults(defaults: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Returns the options of a new table: a connector's has no defaults, and options of views are for views only."""
+def with_defaults(defaults: Mapping[str, str], given: Mapping[str, str], *, keyed: bool) -> dict[str, str]:
+    """Returns the options of a new table. Defaults that would have no effect in it are left out.
+
+    A connector's table has no defaults, and options of views are for views only.
+
+    Args:
+        defaults: The defaults.
+        given: The options that the user gives.
+        keyed: Whether the table has a primary key.
+    """
     if CONNECTOR in given:
         return dict(given)
     is_view = "view.query" in given
-    return {name: value for name, value in defaults.items() if is_view or not name.startswith("view.")} | dict(given)
+    found = {name: value for name, value in defaults.items() if is_view or not name.startswith("view.")} | dict(given)
+    idle = without_effect(found, keyed=keyed).keys() - given.keys()
+    return {name: value for name, value in found.items() if name not in idle}

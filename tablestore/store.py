@@ -452,7 +452,7 @@ class Store(Closing):
             _schema(schema, primary_key),
             primary_key=primary_key,
             partition_by=partition_by,
-            options=with_defaults(self._defaults, options or {}),
+            options=with_defaults(self._defaults, options or {}, keyed=bool(primary_key)),
             comment=comment,
         )
 

@@ -13,8 +13,9 @@ from filestore.errors import Corrupt, InvalidRequest
 from filestore.model.bounds import Extent, check_extent
 from filestore.model.changelog import ChangelogProducer
 from filestore.model.log_mode import LogMode, check_log, log_has_images, log_has_input, log_mode
-from filestore.model.merging import MergeEngine, MergeSpec, check_stray_options, merge_spec
+from filestore.model.merging import MergeEngine, MergeSpec, merge_spec
 from filestore.model.schema import Column, Schema, check_fields
+from filestore.model.stray_options import check_stray_options
 from filestore.model.table_options import TableOptions
 from filestore.model.text import check_text, name_list
 from filestore.model.types import is_key_type, to_sql

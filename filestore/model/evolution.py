@@ -33,10 +33,10 @@ from filestore.model.definition import (
     check_definition,
     check_view_options,
 )
-from filestore.model.merging import check_stray_options
 from filestore.model.options import OPTIONS
 from filestore.model.schema import Column, Schema, check_fields
 from filestore.model.sql import parse_type
+from filestore.model.stray_options import check_stray_options
 from filestore.model.table_options import TableOptions
 from filestore.model.text import check_text
 from filestore.model.types import canonical, field_count, is_wider, to_sql
@@ -107,7 +107,7 @@ def evolve(definition: TableDefinition, changes: Sequence[Change], new_name: Cal
         after = _applied(after, change, before)
     check_extent(_extent(after), _extent(definition))
     check_definition(after)
-    check_stray_options(after, before.schema.names)
+    check_stray_options(after, before)
     check_view_options(after, before.options.as_dict())
     metadata = after.options["schema.evolution-mode"] == "metadata"
     mapping = COLUMN_MAPPING in before.features or (metadata and _renames(before.schema, after.schema))

@@ -6,7 +6,7 @@ The names are Paimon's: ``merge-engine``, ``fields.<column>.aggregate-function``
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from filestore.model.definition import TableDefinition
     from filestore.model.schema import Column
 
-__all__ = ["Deletes", "FieldMerge", "MergeEngine", "MergeSpec", "check_stray_options", "merge_spec"]
+__all__ = ["Deletes", "FieldMerge", "MergeEngine", "MergeSpec", "merge_spec"]
 
 
 class MergeEngine(StrEnum):
@@ -142,7 +142,6 @@ def _fields(
     definition: TableDefinition, engine: MergeEngine, groups: Mapping[str, tuple[str, ...]], deletes: Deletes
 ) -> Mapping[str, FieldMerge]:
     values = [c for c in definition.schema if c.name not in definition.primary_key]
-    default = definition.options["fields.default-aggregate-function"] if engine is MergeEngine.AGGREGATION else None
     fields, given = {}, definition.options.of_fields()
     for column in values:
         own = given.get(column.name, {})
@@ -151,13 +150,11 @@ def _fields(
                 f"column {column.name!r} orders the rows and takes the value of the last of them: leave {_named(own)} "
                 "out"
             )
-        group = groups.get(column.name)
-        function = own.get("aggregate-function") or ("last_value" if group else None)
-        if function is None:
-            function = DEFAULT_FUNCTION if column.name == definition.sequence_field else default or DEFAULT_FUNCTION
+        group = groups.get(column.name, ())
+        function = own.get("aggregate-function") or _function(column, definition, engine, group)
         field = FieldMerge(
             function,
-            group or (),
+            group,
             bool(own.get("ignore-retract", False)) or _outside_of_groups(column.name, definition, engine, groups),
             str(own.get("list-agg-delimiter", ",")),
             bool(own.get("distinct", False)),
@@ -167,6 +164,16 @@ def _fields(
         fields[column.name] = replace(field, in_turn=_in_turn(column, field, definition, deletes))
     _check_names(definition, {c.name for c in values})
     return fields
+
+
+def _function(column: Column, definition: TableDefinition, engine: MergeEngine, group: tuple[str, ...]) -> str:
+    """Returns the function of a column that has none of its own; the columns that order rows follow the last row."""
+    default = definition.options["fields.default-aggregate-function"]
+    of_engine = "last_value" if group else DEFAULT_FUNCTION
+    if default is None or column.name == definition.sequence_field or column.name in group:
+        return of_engine
+    # a table with partial-update may have it from a version that ignored it: then its columns may not fit
+    return default if engine is MergeEngine.AGGREGATION or FUNCTIONS[default].fits(column.type) else of_engine
 
 
 def _outside_of_groups(
@@ -221,30 +228,6 @@ def _check_field(name: str, kind: pa.DataType, field: FieldMerge) -> None:
                 f"fields.{name}.nested-key = {','.join(field.nested_key)} needs nested_update and fields of the "
                 f"array's structs ({', '.join(sorted(inner)) or 'none'})"
             )
-
-
-def check_stray_options(definition: TableDefinition, known: Collection[str] = ()) -> None:
-    """Refuses options of columns that have no effect.
-
-    Args:
-        definition: The table's definition.
-        known: The columns that existed before the change. Their options are fixed, so no user could correct them.
-
-    Raises:
-        InvalidRequest: ``merge-engine``.
-    """
-    for name, field in definition.merging.fields.items():
-        if name in known:
-            continue
-        for option, given, function in (
-            ("distinct", field.distinct, "collect"),
-            ("list-agg-delimiter", field.delimiter != FieldMerge().delimiter, "listagg"),
-        ):
-            if given and field.function != function:
-                raise _error(
-                    f"fields.{name}.{option} is for aggregate-function {function}, and column {name!r} has "
-                    f"{field.function}: leave it out, or set fields.{name}.aggregate-function = {function}"
-                )
 
 
 def _check_names(definition: TableDefinition, values: set[str]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from filestore.model.functions import DEFAULT_FUNCTION, FUNCTIONS
+from filestore.model.functions import FUNCTIONS
 from filestore.model.log_options import LITERAL_SECRETS, LOG_OPTIONS
 from filestore.model.option_values import (
     Option,
@@ -81,8 +81,10 @@ OPTIONS: Mapping[str, Option] = {
             "fields.default-aggregate-function",
             "enum",
             one_of(*FUNCTIONS),
-            DEFAULT_FUNCTION,
-            "With merge-engine = aggregation: the function of the columns that have no function of their own.",
+            None,
+            "With merge-engine = aggregation or partial-update: the function of the columns that have no function of "
+            "their own; default: last_non_null_value, in sequence groups last_value. Columns that order rows have "
+            "none: sequence.field and those of sequence groups.",
             fixed="the stored values were merged by the former one",
         ),
         Option(

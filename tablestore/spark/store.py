@@ -96,7 +96,7 @@ class SparkStore(StoreViews):
             schema,
             primary_key=primary_key,
             partition_by=partition_by,
-            options=with_defaults(self._defaults(), options or {}),
+            options=with_defaults(self._defaults(), options or {}, keyed=bool(primary_key)),
             comment=comment,
             if_not_exists=if_not_exists,
         )

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from filestore.arguments import checks_arguments
 from filestore.checks.report import Report
+from tablestore.defaults import with_defaults
 from tablestore.spark.batch.view_engine import SparkViews
 from tablestore.spark.batch.view_rows import TableReader
 from tablestore.spark.batch.view_session import view_settings
@@ -21,6 +22,7 @@ from tablestore.table_names import split
 from tablestore.views.creation import PlannedView, examine_view, inputs_of, open_view, planned_view
 from tablestore.views.maintained import MaintainedJoin, Refreshed
 from tablestore.views.maintained_query import MaintainedQuery, RefreshedQuery
+from tablestore.views.output_table import VIEW_QUERY
 from tablestore.views.refresh_order import refresh_order
 from tablestore.views.statement import Place
 from tablestore.views.view_creation import MaterializedView
@@ -61,7 +63,7 @@ class StoreViews(ABC):
         options: Mapping[str, str] | None = None,
     ) -> MaintainedJoin:
         """Creates a maintained join, or opens it, as `tablestore.Store.maintain_join`; its refreshes are Spark jobs."""
-        given = self._defaults() | dict(options or {})
+        given = self._with_defaults(options or {})
         view = self.store.maintain_join(
             into, left=left, right=right, on=on, kind=kind, select=select, at=at, options=given
         )
@@ -120,7 +122,7 @@ class StoreViews(ABC):
 
     def _planned(self, asked: MaterializedView) -> PlannedView:
         settings = {f"view.setting.{key}": value for key, value in view_settings(self.spark).items()}
-        given = replace(asked, options=self._defaults() | dict(asked.options))
+        given = replace(asked, options=self._with_defaults(asked.options))
         return planned_view(self.store, given, self._views(), settings)
 
     def maintained_view(self, name: str) -> MaintainedJoin | MaintainedQuery:
@@ -159,6 +161,10 @@ class StoreViews(ABC):
         if not table.definition.is_view:
             return table.examine()
         return examine_view(self.store, table, self._views())
+
+    def _with_defaults(self, options: Mapping[str, str]) -> dict[str, str]:
+        found = with_defaults(self._defaults(), {VIEW_QUERY: "", **options}, keyed=True)
+        return {name: value for name, value in found.items() if name != VIEW_QUERY or name in options}
 
     def _in_spark(self, view: MaintainedJoin | MaintainedQuery) -> MaintainedJoin | MaintainedQuery:
         if isinstance(view, MaintainedJoin):

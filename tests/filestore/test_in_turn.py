@@ -51,9 +51,9 @@ def options_of(draw: st.DrawFn, case: str) -> dict[str, str]:
         given["fields.v.distinct"] = "true"
     if field.nested_key:
         given["fields.v.nested-key"] = "id"
-    deletes = draw(
-        st.sampled_from(["ignore-delete", f"{engine}.remove-record-on-delete", "fields.v.ignore-retract", ""])
-    )
+    retracts = engine == "aggregation" or "fields.g.sequence-group" in given
+    more = ["fields.v.ignore-retract"] if retracts else []
+    deletes = draw(st.sampled_from(["ignore-delete", f"{engine}.remove-record-on-delete", "", *more]))
     return given | ({deletes: "true"} if deletes else {})
 
 

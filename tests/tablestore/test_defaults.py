@@ -35,9 +35,9 @@ def test_a_sessions_options_are_those_of_tables_that_do_not_say_otherwise(folder
 
 def test_default_options_of_views_are_for_views_only() -> None:
     defaults = {"view.removed-events": "keep", "bucket": "2"}
-    assert with_defaults(defaults, {"bucket": "3"}) == {"bucket": "3"}
-    assert with_defaults(defaults, {"view.query": "SELECT 1"}) == {**defaults, "view.query": "SELECT 1"}
-    assert with_defaults(defaults, {"connector": "kafka"}) == {"connector": "kafka"}
+    assert with_defaults(defaults, {"bucket": "3"}, keyed=True) == {"bucket": "3"}
+    assert with_defaults(defaults, {"view.query": "SELECT 1"}, keyed=True) == {**defaults, "view.query": "SELECT 1"}
+    assert with_defaults(defaults, {"connector": "kafka"}, keyed=True) == {"connector": "kafka"}
 
 
 @pytest.mark.parametrize(

@@ -207,7 +207,7 @@ def _definition(request: Request) -> dict[str, Any]:
         "schema": schema_from_spark(request["schema"]) if written is None else written,
         "primary_key": key,
         "partition_by": request["partition_by"],
-        "options": with_defaults(table_defaults(request["defaults"]), given),
+        "options": with_defaults(table_defaults(request["defaults"]), given, keyed=bool(key)),
         "comment": comment,
     }
 
