@@ -12,6 +12,7 @@ from filestore.cache.columns import CacheLimits, LookupCache
 from filestore.commit.create import create
 from filestore.commit.held import publish_claimed, publish_where_held
 from filestore.commit.loop import Committed, Rebaser, base_expired, commit_version
+from filestore.commit.new_files import explained
 from filestore.commit.proposal import Proposal
 from filestore.commit.protocol import Begin, Observer, commit_operation, metadata_only
 from filestore.delta.checkpoint import write_checkpoint
@@ -153,10 +154,12 @@ class FileStore:
         """Surrounds work on a version's files that will be committed, as `reading` surrounds the reading.
 
         Raises:
-            Conflict: ``base-expired``: a file is missing since the version expired. Begin again on the newest version.
+            Conflict: ``base-expired``: a file is missing since the version expired; ``file-removed``: since it was
+                removed as an orphan. Begin again on the newest version.
         """
         try:
-            yield
+            with explained(self.delta_log, base.version):
+                yield
         except (NotFound, Corrupt) as error:
             if not is_retained(self.state(), base.version):
                 raise base_expired(self.delta_log, base.version) from error

@@ -18,7 +18,7 @@ from filestore.doctor import Report, examine
 from filestore.errors import InvalidRequest, TableStoreError
 from filestore.life.consumers import Consumer, consumers_of, remove_consumer
 from filestore.life.expiry import Expiry, expire
-from filestore.life.orphans import find_orphans, remove_orphans
+from filestore.life.orphans import clean_orphans
 from filestore.model.change_text import parse_changes
 from filestore.model.changes import Change
 from filestore.model.definition import TableDefinition
@@ -450,19 +450,18 @@ class Table(Versioned):
         """Creates the tag that is due and expires versions: call it from time to time. It is safe to repeat."""
         return maintain(self.opened)
 
-    def remove_orphans(self, older_than: timedelta = timedelta(days=1), *, dry_run: bool = True) -> list[Leftover]:
-        """Removes files that no version names and that no running writer can still commit.
+    def remove_orphans(
+        self, older_than: timedelta = timedelta(days=1), *, dry_run: bool = True, even_young: bool = False
+    ) -> list[Leftover]:
+        """Removes files that no version names, and refuses the commits of writers that were about to name them.
 
         Args:
-            older_than: How long ago they were written. IMPORTANT: it must be longer than any write to a table without a
-                log takes, and than any compaction, since only writes with a log hold a lease.
+            older_than: How long ago they were written. A writer that takes longer, without a lease, begins again.
             dry_run: Only lists them.
+            even_young: Whether `older_than` may be less than an hour otherwise (else ``young-orphans``).
         """
-        before_ms = self.opened.ambient.now_ms() - older_than // timedelta(milliseconds=1)
-        orphans = find_orphans(self.filestore, before_ms, self.filestore.leases.at_work_since_ms)
-        if not dry_run:
-            remove_orphans(self.filestore, orphans)
-        return orphans
+        age_ms = older_than // timedelta(milliseconds=1)
+        return clean_orphans(self.filestore, age_ms, dry_run=dry_run, even_young=even_young)
 
     def examine(self) -> Report:
         """Checks every invariant of FORMAT.md on the stored bytes, and asks the log; what ``tablestore doctor`` prints.

@@ -18,6 +18,8 @@ __all__ = ["Leftover", "check_leftovers", "leftovers"]
 
 _MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
 _FOREIGN = "file of unknown kind"
+_COMMITTED = frozenset(["data file", "deletion vector", "run", "change file"])
+"""Kinds of files that versions name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,11 @@ class Leftover:
     def is_ours(self) -> bool:
         """Returns whether Tablestore writes such files."""
         return self.kind != _FOREIGN
+
+    @property
+    def can_be_committed(self) -> bool:
+        """Returns whether a writer may still be about to commit it."""
+        return self.kind in _COMMITTED
 
 
 def check_leftovers(

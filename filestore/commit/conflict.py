@@ -13,8 +13,10 @@ schema or protocol         begin again                 begin again   begin again
 the same commit id         done                        done          done            done
 the same app and batch     done                        done          done            done
 a fence of this commit     refused                     refused       refused         -
+a fence of its new files   begin again                 begin again   begin again     begin again
 
-This module names the slots; the operation's `rebase` looks keys up again, or begins again by a conflict.
+This module names the slots; the operation's `rebase` looks keys up again, or begins again by a conflict. Fences of new
+files are in `filestore.commit.new_files`.
 Overwrites and drops replace whole partitions, those that `FileChanges.replaces` names. Where change data contains the
 rows that they replace, it is computed again for slots that changed. An expiry of partitions that were not updated for
 long depends on their slots, too: if rows changed there meanwhile, the choice is made again. A write whose rows were
@@ -116,13 +118,13 @@ def _fencing(proposal: Proposal, between: Iterable[Commit]) -> Done | None:
     rows once more.
     """
     own = proposal.premises.leases | {proposal.commit_id}
-    needed = proposal.log.fenced if proposal.operation is Operation.FENCE else None
+    needed = proposal.log.fenced  # a fence of files has none: what it names was looked for by nobody else
     for commit in between:
         named = frozenset(commit.snapshot().fenced)
         if own & named:
             again = proposal.app is not None or proposal.premises.changes_no_row
             raise fenced(commit.version, proposal.commit_id, again=again)
-        if needed is not None and needed <= named:
+        if needed and proposal.operation is Operation.FENCE and needed <= named:
             return Done(commit.version)
     return None
 

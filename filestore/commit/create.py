@@ -22,7 +22,6 @@ from filestore.delta.state import TableState
 from filestore.errors import AlreadyExists
 from filestore.model.definition import TableDefinition
 from filestore.model.snapshot import Operation
-from filestore.storage.schemes import is_local
 
 __all__ = ["create"]
 
@@ -39,14 +38,7 @@ def create(
     Raises:
         AlreadyExists: another table is at this location.
     """
-    actions = _actions(
-        definition,
-        table_id,
-        log_identity,
-        ambient,
-        fences=_needs_fences(log, log_identity),
-        catalog_commits=held(log.storage),
-    )
+    actions = _actions(definition, table_id, log_identity, ambient, catalog_commits=held(log.storage))
     try:
         log.storage.write_new(layout.join(log.location, layout.log_entry_path(0)), encode(actions))
     except AlreadyExists:
@@ -60,25 +52,19 @@ def create(
     return TableState.initial(0, actions)
 
 
-def _needs_fences(log: DeltaLog, log_identity: Mapping[str, str] | None) -> bool:
-    """Returns whether living writers of the table can be taken for dead: not if locks of files show that they live."""
-    return log_identity is not None and not is_local(log.location)
-
-
 def _actions(
     definition: TableDefinition,
     table_id: str,
     log_identity: Mapping[str, str] | None,
     ambient: Ambient,
     *,
-    fences: bool,
     catalog_commits: bool,
 ) -> list[Action]:
     now = ambient.now_ms()
     proposal = Proposal(Operation.CREATE, ambient.new_id(), -1)
     actions = [
         commit_info(proposal, None, now),
-        protocol_action(fences=fences, catalog_commits=catalog_commits),
+        protocol_action(fences=True, catalog_commits=catalog_commits),
         metadata_action(definition, table_id, now),
     ]
     if log_identity is not None:

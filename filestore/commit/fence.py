@@ -4,6 +4,8 @@ A writer that was taken for dead may go on later. Before another process aborts 
 a version that names the writer's commit. The writer's own commit, if it comes, has a base from before the fence, since
 a base is read before the first transaction begins. So it finds the fence on its way to a free version, and is refused;
 or it has committed before the fence, and then whoever wrote the fence sees that when it reads the history once more.
+Files that are removed as orphans are fenced in the same way, by their paths: for most writers no lease shows that they
+live.
 """
 
 from __future__ import annotations
@@ -13,12 +15,12 @@ from typing import Protocol
 
 from filestore.ambient import Ambient
 from filestore.commit.loop import Committed
-from filestore.commit.proposal import LogChanges, Proposal
+from filestore.commit.proposal import FileChanges, LogChanges, Proposal
 from filestore.delta.log import DeltaLog
 from filestore.delta.state import TableState
 from filestore.model.snapshot import Operation
 
-__all__ = ["fence", "fence_since"]
+__all__ = ["fence", "fence_files", "fence_since"]
 
 
 class Fenced(Protocol):
@@ -47,6 +49,21 @@ def fence(store: Fenced, commit_ids: Collection[str]) -> None:
     changes = LogChanges(fenced=frozenset(commit_ids))
     new_id = store.ambient.new_id
     store.commit_metadata(lambda base: Proposal(Operation.FENCE, new_id(), base.version, log=changes))
+
+
+def fence_files(store: Fenced, paths: Collection[str]) -> None:
+    """Writes a version after which no commit may name these files for the first time (`filestore.commit.new_files`).
+
+    REQUIRES: the files exist already, so that the commits of their writers have older bases. A version may name some of
+    them meanwhile: whoever removes them reads the history once more.
+
+    Raises:
+        Conflict: ``too-many-races``.
+        Unavailable: the storage does not answer; perhaps the fence is there (`CommitUnknown`), which harms nobody.
+    """
+    changes, count = FileChanges(orphans=frozenset(paths)), {"files_fenced": len(paths)}
+    new_id = store.ambient.new_id
+    store.commit_metadata(lambda base: Proposal(Operation.FENCE, new_id(), base.version, files=changes, metrics=count))
 
 
 def fence_since(log: DeltaLog, base: TableState, commit_id: str) -> int | None:

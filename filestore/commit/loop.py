@@ -11,6 +11,7 @@ from filestore import layout
 from filestore.ambient import Ambient
 from filestore.commit.conflict import Clear, Done, Rebase, judge
 from filestore.commit.held import held, needs_its_catalog
+from filestore.commit.new_files import check_new_files, explained, fenced_files
 from filestore.commit.plan import plan_actions
 from filestore.commit.proposal import Proposal
 from filestore.delta.actions import encode
@@ -61,17 +62,22 @@ def commit_version(log: DeltaLog, base: TableState, proposal: Proposal, rebase: 
     if base.catalog_commits and not held(log.storage):
         raise needs_its_catalog(log.location)
     state, later = base, _later_in_same_table(log, base)
+    fenced: dict[str, int] = {}
     for attempt in range(base.definition.options["commit.max-retries"] + 1):
         started = ambient.now_ms()
         between = list(later)
         newest = reduce(lambda known, entry: known.next(entry.version, entry.actions), between, state)
+        fenced |= fenced_files(between)
         match judge(proposal, newest, between):
             case Done(version):
                 return _already(log, newest, version, proposal, between)
             case Rebase() as changed:
-                proposal = rebase(proposal, newest, changed)
+                check_new_files(proposal, fenced)
+                with explained(log, newest.version):
+                    proposal = rebase(proposal, newest, changed)
             case Clear():
                 pass
+        check_new_files(proposal, fenced)
         state = newest
         written = _try_version(log, state, proposal, ambient)
         if written is not None:

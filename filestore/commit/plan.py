@@ -114,6 +114,7 @@ def commit_info(proposal: Proposal, read_version: int | None, timestamp: int) ->
                 "transactions": [t.to_json() for t in proposal.log.transactions],
                 **({"republished": _republished_json(proposal)} if proposal.log.republished else {}),
                 **({"fenced": sorted(proposal.log.fenced)} if proposal.log.fenced else {}),
+                **({"fencedFiles": sorted(proposal.files.orphans)} if proposal.files.orphans else {}),
                 **({"notes": list(proposal.notes)} if proposal.notes else {}),
             },
         }
@@ -123,7 +124,7 @@ def commit_info(proposal: Proposal, read_version: int | None, timestamp: int) ->
 def _definition_actions(proposal: Proposal, state: TableState) -> list[Action]:
     """Returns the new definition's ``metaData``, and the ``protocol`` if the commit needs more features."""
     definition = proposal.definition or state.definition
-    fences = state.fences or bool(proposal.log.fenced)
+    fences = state.fences or bool(proposal.log.fenced or proposal.files.orphans)
     more = definition.features > state.definition.features or fences > state.fences
     protocol = protocol_action(definition.features, fences=fences, catalog_commits=state.catalog_commits)
     actions = [protocol] if more else []

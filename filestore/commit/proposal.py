@@ -41,6 +41,7 @@ class FileChanges:
         cdc: Change data of the commit.
         replaces: Partitions that an overwrite or a drop replaces: all their files, pending runs and tombstones at the
             time of the commit leave the table.
+        orphans: Paths of files that no version names, and that none may name from this version on.
     """
 
     adds: tuple[DataFile, ...] = ()
@@ -48,6 +49,7 @@ class FileChanges:
     removes: tuple[str, ...] = ()
     cdc: tuple[ChangeFile, ...] = ()
     replaces: PartitionSet = NO_PARTITIONS
+    orphans: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

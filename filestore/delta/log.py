@@ -49,6 +49,14 @@ class Commit:
         return None
 
     @property
+    def fenced_files(self) -> tuple[str, ...]:
+        """The files that no later commit may name, since they were about to be removed as orphans."""
+        for action in self.actions:
+            if "commitInfo" in action:
+                return tuple(action["commitInfo"].get("tablestore", {}).get("fencedFiles", ()))
+        return ()
+
+    @property
     def timestamp_ms(self) -> int | None:
         """The time of the commit; None if a foreign writer did not record it."""
         for action in self.actions:

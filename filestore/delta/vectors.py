@@ -10,6 +10,7 @@ import struct
 import uuid
 import zlib
 from array import array
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +18,10 @@ from pyroaring import BitMap64
 
 from filestore.errors import Corrupt, Unsupported
 from filestore.layout import join, vector_path
-from filestore.model.files import DeletionVector
+from filestore.model.files import DataFile, DeletionVector
 from filestore.storage.interface import Storage
 
-__all__ = ["VectorFileBuilder", "bitmap", "bitmap_of", "grown", "positions", "vector_file"]
+__all__ = ["VectorFileBuilder", "bitmap", "bitmap_of", "grown", "positions", "stored_paths", "vector_file"]
 
 Positions = npt.NDArray[np.uint64] | npt.NDArray[np.int64]
 
@@ -56,6 +57,12 @@ class VectorFileBuilder:
     def content(self) -> bytes:
         """The bytes of the file."""
         return bytes(self._parts)
+
+
+def stored_paths(files: Iterable[DataFile]) -> set[str]:
+    """Returns the relative paths of data files and of their vectors."""
+    listed = list(files)
+    return {file.path for file in listed} | {vector_file(file.vector) for file in listed if file.vector}
 
 
 def vector_file(vector: DeletionVector) -> str:

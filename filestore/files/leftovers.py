@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from filestore.delta.vectors import vector_file
+from filestore.delta.vectors import stored_paths
 from filestore.errors import Unavailable
 from filestore.files.writer import TableFiles
 from filestore.model.files import DataFile
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 def discard(table: TableFiles, files: Iterable[DataFile], keep: Iterable[DataFile] = ()) -> None:
     """Removes data files, and their vectors, that nothing refers to."""
-    remove(table, _paths(files) - _paths(keep))
+    remove(table, stored_paths(files) - stored_paths(keep))
 
 
 def remove(table: TableFiles, paths: Iterable[str]) -> None:
@@ -32,11 +32,6 @@ def remove(table: TableFiles, paths: Iterable[str]) -> None:
                 table.storage.delete(table.path(path))
             except Unavailable as error:
                 logger.warning("%s could not be removed: %s", path, error)
-
-
-def _paths(files: Iterable[DataFile]) -> set[str]:
-    listed = list(files)
-    return {f.path for f in listed} | {vector_file(f.vector) for f in listed if f.vector}
 
 
 def write_file(table: TableFiles, path: str, content: bytes) -> None:

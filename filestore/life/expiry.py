@@ -40,12 +40,14 @@ class Expiry:
         versions: How many versions it let expire.
         files: Paths of the files that it removed, relative to the table.
         log_entries: How many entries and checkpoints of the log it removed.
+        bytes: The size of the files.
     """
 
     first: int
     versions: int = 0
     files: tuple[str, ...] = ()
     log_entries: int = 0
+    bytes: int = 0
 
     @property
     def anything(self) -> bool:
@@ -150,14 +152,15 @@ def _planned(store: FileStore, lives: Lifetimes, retained: Retained, state: Tabl
     versions, checkpoints = log.listed()
     entries = _entries(removable_entries(retained, versions, checkpoints), versions, checkpoints)
     expiring = max(0, retained.first - first_retained(state))
-    return Expiry(retained.first, expiring, _there(store, lives.unneeded(retained)), len(entries))
+    files = _there(store, lives.unneeded(retained))
+    return Expiry(retained.first, expiring, tuple(files), len(entries), sum(files.values()))
 
 
-def _there(store: FileStore, paths: Sequence[str]) -> tuple[str, ...]:
-    """Returns the paths that still exist: entries that are left also name files of versions that expired long ago."""
+def _there(store: FileStore, paths: Sequence[str]) -> dict[str, int]:
+    """Returns the sizes of those that still exist: entries also name files of versions that expired long ago."""
     prefix = layout.join(store.location, "")
-    stored = {info.path.removeprefix(prefix) for info in store.storage.walk(store.location)}
-    return tuple(path for path in paths if path in stored)
+    stored = {info.path.removeprefix(prefix): info.size for info in store.storage.walk(store.location)}
+    return {path: stored[path] for path in paths if path in stored}
 
 
 def _proposal(store: FileStore, state: TableState, first: int) -> Proposal:
@@ -190,7 +193,7 @@ def _clean(store: FileStore, lives: Lifetimes, announced: TableState, versions: 
     files = _there(store, lives.unneeded(retained))
     store.storage.delete_all([layout.join(store.location, path) for path in files])
     entries = _remove_entries(store, lives, retained)
-    return Expiry(first_retained(announced), versions, files, entries)
+    return Expiry(first_retained(announced), versions, tuple(files), entries, sum(files.values()))
 
 
 def _remove_entries(store: FileStore, lives: Lifetimes, retained: Retained) -> int:

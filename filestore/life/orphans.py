@@ -1,22 +1,58 @@
-"""Removes orphans: files that no version names, and that no living writer may still commit (FORMAT.md section 14)."""
+"""Removes orphans: files that no version names, and that no writer may commit any more (FORMAT.md section 14)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import islice
 
 from filestore import layout
 from filestore.checks.leftovers import Leftover, leftovers
-from filestore.retention.history import history_of
+from filestore.commit.fence import fence_files
+from filestore.delta.state import TableState
+from filestore.errors import Corrupt, InvalidRequest
+from filestore.retention.history import followed, history_of
+from filestore.retention.lifetimes import Lifetimes
+from filestore.storage.interface import FileInfo
 from filestore.table import FileStore
 
-__all__ = ["find_orphans", "remove_orphans"]
+__all__ = ["MINIMUM_AGE_MS", "check_age", "clean_orphans", "find_orphans", "remove_orphans"]
+
+MINIMUM_AGE_MS = 3_600_000
+"""Younger files are removed only for callers that say so: they often belong to a write that is running."""
+
+_TOGETHER = 10_000
+"""The most files that one version fences: its entry has about 60 bytes for each."""
+
+
+def check_age(older_than_ms: int, *, even_young: bool) -> None:
+    """Refuses to remove files that are so young that they often belong to a write that is running. Pure.
+
+    Raises:
+        InvalidRequest: ``young-orphans``.
+    """
+    if older_than_ms < MINIMUM_AGE_MS and not even_young:
+        raise InvalidRequest(
+            "files that were written within the last hour often belong to a write or a compaction that is running, "
+            "which would have to begin again: remove orphans that are older than an hour, or pass even_young=True",
+            code="young-orphans",
+        )
+
+
+def clean_orphans(store: FileStore, older_than_ms: int, *, dry_run: bool, even_young: bool) -> list[Leftover]:
+    """Finds orphans, and removes them unless `dry_run`; see `tablestore.Table.remove_orphans`."""
+    if not dry_run:
+        check_age(older_than_ms, even_young=even_young)
+    found = find_orphans(store, store.ambient.now_ms() - older_than_ms, store.leases.at_work_since_ms)
+    return found if dry_run else remove_orphans(store, found)
 
 
 def find_orphans(store: FileStore, before_ms: int, at_work_since_ms: Callable[[], int | None]) -> list[Leftover]:
     """Finds files that no version names and that were written before a time, and before any running writer began.
 
     IMPORTANT: files are listed first, writers second, and versions third. So a writer that finished meanwhile has
-    committed what it wrote, and a writer that has not finished is in the list of writers.
+    committed what it wrote, and a writer that has not finished is in the list of writers. Writers without a lease are
+    not: `remove_orphans` refuses their commits.
 
     Args:
         store: The table.
@@ -34,11 +70,42 @@ def find_orphans(store: FileStore, before_ms: int, at_work_since_ms: Callable[[]
     since = at_work_since_ms()
     limit = before_ms if since is None else min(before_ms, since)
     state = store.decided()
-    named = {path for path, _ in history_of(store.delta_log, state.version).spans()}
-    found = (left for left in leftovers(store, files, named, state) if left.is_ours and left.modified_ms < limit)
+    unnamed = leftovers(store, files, _named(history_of(store.delta_log, state.version)), state)
+    found = (left for left in unnamed if left.is_ours and left.modified_ms < limit)
     return sorted(found, key=lambda left: left.path)
 
 
-def remove_orphans(store: FileStore, orphans: list[Leftover]) -> None:
-    """Removes what `find_orphans` has just found."""
-    store.storage.delete_all([layout.join(store.location, left.path) for left in orphans])
+def remove_orphans(store: FileStore, orphans: Sequence[Leftover]) -> list[Leftover]:
+    """Removes what `find_orphans` has found, however long ago; returns what was removed.
+
+    IMPORTANT: first a version says which files no commit may name from then on, and then the history is read once more.
+    So a writer at work has committed its files before, and they stay, or it begins again with others.
+
+    Raises:
+        Conflict: ``too-many-races``.
+        Unavailable: the storage did not answer. Call it again: what was removed by then is not found any more.
+    """
+    removed: list[Leftover] = []
+    waiting, lives = iter(orphans), None
+    while some := list(islice(waiting, _TOGETHER)):
+        if fenced := [left.path for left in some if left.can_be_committed]:
+            fence_files(store, fenced)
+        state = store.decided()
+        lives = _followed(store, lives, state)
+        infos = [FileInfo(layout.join(store.location, left.path), left.size, left.modified_ms) for left in some]
+        gone = list(leftovers(store, infos, _named(lives), state))
+        store.storage.delete_all([layout.join(store.location, left.path) for left in gone])
+        removed += gone
+    return removed
+
+
+def _followed(store: FileStore, lives: Lifetimes | None, state: TableState) -> Lifetimes:
+    """Reads the whole history, or only what has been committed since."""
+    if lives is not None:
+        with suppress(Corrupt):  # entries have expired meanwhile
+            return followed(store.delta_log, lives, state.version)
+    return history_of(store.delta_log, state.version)
+
+
+def _named(lives: Lifetimes) -> set[str]:
+    return {path for path, _ in lives.spans()}

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from filestore.commit.conflict import Rebase
 from filestore.commit.loop import Committed
+from filestore.commit.new_files import any_fenced
 from filestore.commit.proposal import FileChanges, Premises, Proposal
 from filestore.commit.protocol import CommitAttempt, attempt_each
 from filestore.delta.state import TableState
@@ -120,6 +121,8 @@ class _Alteration:
     effect: SideEffect | None
     rewrite: Rewrite | None = None
     rewritten: tuple[TableDefinition, Evolution] | None = None
+    since: int = 0
+    """The version on which the rewrite began."""
     unchanged: int = 0
     """The version that has all the changes already."""
 
@@ -131,7 +134,9 @@ class _Alteration:
         return _planned(self.store, base, self.changes)
 
     def begin_rewrite(self, base: TableState, evolution: Evolution) -> None:
-        """Begins the rewrite of the rows, unless it has begun already."""
+        """Begins the rewrite of the rows, unless it has begun already, and its files are still there."""
+        if self.rewrite is not None and any_fenced(self.store.delta_log, self.since, base.version):
+            self.discard_rewrite()
         if self.rewrite is not None:
             return
         if self.begin is None:
@@ -141,7 +146,7 @@ class _Alteration:
                 code="rewrite-needed",
             )
         self.rewrite = self.begin(self.store, base, evolution.definition)
-        self.rewritten = (base.definition, evolution)
+        self.rewritten, self.since = (base.definition, evolution), base.version
 
     def folded(self, base: TableState) -> TableState:
         """Folds all pending runs, and returns the version after that."""

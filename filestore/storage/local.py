@@ -167,6 +167,8 @@ class LocalStorage:
             with open(path, "rb") as file:
                 os.fsync(file.fileno())
             sync_folder(Path(path).parent)
+        except FileNotFoundError as error:
+            raise no_file(path) from error
         except OSError as error:
             raise _unavailable("flush", path, error) from error
 

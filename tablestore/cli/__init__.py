@@ -12,6 +12,7 @@
     sql        sql                                      prompt   its prompt: history, completion, commands
     settings   parses NAME=VALUE
     files      reads rows for write (imports Arrow and polars)
+    questions  what commands ask before they remove something
     life       tags, tag, rollback, consumers, maintain, expire, orphans
     compactor  compactor                                    spark     spark-archive, spark-settings
     report     prints or logs what a compactor does         secrets   secrets from variables and from files

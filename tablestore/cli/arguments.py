@@ -27,6 +27,7 @@ __all__ = [
     "StorageOptions",
     "TableName",
     "Token",
+    "Yes",
     "moment",
 ]
 
@@ -77,6 +78,7 @@ Token = Annotated[
         help="The token of the catalog service, if it requires one; or a file with it in $TABLESTORE_TOKEN_FILE.",
     ),
 ]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Database = Annotated[
     str | None,
     typer.Option(

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from filestore.errors import InvalidRequest, NotFound
-from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Defaults, Format, OutputFormat, Token
+from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Defaults, Format, OutputFormat, Token, Yes
 from tablestore.cli.opening import open_catalog, open_store
 from tablestore.cli.output import complain, confirm, note, print_json, print_lines
+from tablestore.cli.questions import about_drop
 from tablestore.cli.settings import defaults_of, options_of
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ def register(
 
 def drop(
     name: Annotated[str, typer.Argument(metavar="DB[.NAME]", help="A database, or a table or view of one.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     cascade: Annotated[bool, typer.Option("--cascade", help="Also drop the tables of a database.")] = False,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="No error if it does not exist.")] = False,
     catalog: Catalog = DEFAULT_WAREHOUSE,
@@ -179,8 +180,8 @@ def drop(
 ) -> None:
     """Drop a table with its files and its log, a view, or a database. The topic of a table with a connector stays."""
     with open_store(catalog, token) as store:
-        if not yes:
-            confirm(f"Drop {name} permanently?")
+        if not yes and (question := about_drop(store, name, cascade=cascade)) is not None:
+            confirm(question)
         if "." in name and _is_view(store, name):
             store.drop_view(name, if_exists=if_exists)
         elif "." in name:

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Format, OutputFormat, TableName, Token, moment
+from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Format, OutputFormat, TableName, Token, Yes, moment
 from tablestore.cli.opening import open_table
 from tablestore.cli.output import confirm, note, print_json, print_lines, print_table
+from tablestore.cli.questions import about_expiry, about_orphans, about_rollback
 
 __all__ = ["consumers", "expire", "maintain", "orphans", "rollback", "tag", "tags"]
 
@@ -59,7 +60,7 @@ def rollback(  # a command's options are its arguments
     version: _Version = None,
     timestamp: _Timestamp = None,
     tag: Annotated[str | None, typer.Option("--tag", "-t", help="The version with this tag.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
@@ -70,31 +71,35 @@ def rollback(  # a command's options are its arguments
     if sum(given is not None for given in (version, timestamp, tag)) != 1:
         raise typer.BadParameter("name the target: pass one of --version, --timestamp and --tag")
     with open_table(name, catalog, token) as table:
+        wanted = table.version_of(version, timestamp, tag)
+        assert wanted is not None, "one of the three was given"
         if not yes:
-            confirm(f"Roll {name} back?")
-        snapshot = table.rollback(version, timestamp=timestamp, tag=tag)
+            confirm(about_rollback(name, table, wanted))
+        snapshot = table.rollback(wanted)
     note(f"version {snapshot.version} has the rows of that version again")
 
 
 def expire(
     name: TableName,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report what would expire.")] = False,
+    yes: Yes = False,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
     output: OutputFormat = Format.TABLE,
 ) -> None:
     """Expire old versions by the options snapshot.*; those of tags and consumers are kept."""
     with open_table(name, catalog, token) as table:
+        if not (yes or dry_run) and (planned := table.expire(dry_run=True)).anything:
+            confirm(about_expiry(name, planned))
         done = table.expire(dry_run=dry_run)
     if output is Format.JSON:
-        print_json(
-            {"first": done.first, "versions": done.versions, "files": done.files, "log_entries": done.log_entries}
-        )
+        names = ("first", "versions", "files", "bytes", "log_entries")
+        print_json({field: getattr(done, field) for field in names})
         return
     would = "would expire" if dry_run else "expired"
     note(
-        f"{done.versions} versions {would}, with {len(done.files)} files and {done.log_entries} log entries; kept from "
-        f"version {done.first} on"
+        f"{done.versions} versions {would}, with {len(done.files)} files ({done.bytes:,} bytes) and "
+        f"{done.log_entries} log entries; kept from version {done.first} on"
     )
 
 
@@ -124,23 +129,36 @@ def consumers(
         print_table(titles, found, right=["version", "versions behind", "records behind"])
 
 
-def orphans(  # a command's options are its arguments
+def orphans(  # noqa: PLR0913  # a command's options are its arguments
     name: TableName,
     remove: Annotated[bool, typer.Option("--remove", help="Remove them; by default they are only listed.")] = False,
     older_than_hours: Annotated[
         float, typer.Option("--older-than-hours", min=0, help="Only files that were last written so long ago.")
     ] = 24,
+    even_young: Annotated[
+        bool, typer.Option("--even-young", help="Remove files that are younger than an hour, too.")
+    ] = False,
+    yes: Yes = False,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
     output: OutputFormat = Format.TABLE,
 ) -> None:
-    """List the files that no version names, or remove them. Files of running writers are kept."""
+    """List the files that no version names, or remove them. A writer that was about to name one begins again."""
+    from filestore.life.orphans import check_age, remove_orphans  # loads Arrow
+
+    age = timedelta(hours=older_than_hours)
+    if remove:
+        check_age(age // timedelta(milliseconds=1), even_young=even_young)
     with open_table(name, catalog, token) as table:
-        found = table.remove_orphans(timedelta(hours=older_than_hours), dry_run=not remove)
+        found = table.remove_orphans(age)
+        if output is Format.TABLE:
+            print_lines(o.path for o in found)
+        if remove and found:
+            if not yes:
+                confirm(about_orphans(found))
+            found = remove_orphans(table.filestore, found)
     if output is Format.JSON:
         print_json([{"path": o.path, "kind": o.kind, "bytes": o.size, "modified": _time(o.modified_ms)} for o in found])
-    else:
-        print_lines(o.path for o in found)
     note(f"{'removed' if remove else 'found'} {len(found)} files, {sum(o.size for o in found):,} bytes")
 
 

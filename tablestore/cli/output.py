@@ -44,7 +44,13 @@ def note(text: str) -> None:
 
 
 def confirm(question: str) -> None:
-    """Continues if the user says yes; otherwise the command ends with exit code 1 and has changed nothing."""
+    """Continues if the user says yes; otherwise the command ends with exit code 1 and has changed nothing.
+
+    It asks only at a terminal: the standard input of a script is there for other things than answers.
+    """
+    if not _at_a_terminal():
+        note(f"{question} There is no terminal at which to ask, so nothing was changed: --yes continues without asking")
+        raise typer.Exit(1)
     try:
         agreed = typer.confirm(question, err=True)
     except typer.Abort:
@@ -92,6 +98,10 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]], *, righ
     with console.capture() as captured:
         console.print(table)
     print_lines(line.rstrip() for line in captured.get().splitlines())
+
+
+def _at_a_terminal() -> bool:
+    return sys.stdin.isatty()
 
 
 def _errors() -> Console:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Format, OutputFormat, TableName, Token
+from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Format, OutputFormat, TableName, Token, Yes
 from tablestore.cli.opening import open_table
 from tablestore.cli.output import confirm, note, print_json, print_table
+from tablestore.cli.questions import about_partitions
 
 if TYPE_CHECKING:
     from tablestore import Snapshot
@@ -51,7 +52,7 @@ def list_partitions(
 def drop(
     name: TableName,
     partitions: _Specs,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
@@ -59,12 +60,13 @@ def drop(
 
     [dim]tablestore partitions drop shop.orders day=2026-01-31 region=eu,day=2026-02-01[/dim]
     """
-    from tablestore.writing.overwrite import parse_spec  # loads Arrow
+    from filestore.rows.partitions import partition_set  # both load Arrow
+    from tablestore.writing.overwrite import parse_spec
 
     with open_table(name, catalog, token) as table:
         specs = [parse_spec(text) for text in partitions]
         if not yes:
-            confirm(f"Drop {' and '.join(partitions)} of {name}?")
+            confirm(about_partitions(name, table, partitions, partition_set(specs, table.definition)))
         _report(name, table.drop_partitions(specs), "there were no rows")
 
 

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from filestore.commit.conflict import Rebase
 from filestore.commit.loop import Committed
+from filestore.commit.new_files import any_fenced
 from filestore.commit.proposal import FileChanges, LogChanges, Premises, Proposal, RunChanges
 from filestore.commit.protocol import CommitAttempt, Observer, attempt_each
 from filestore.delta.state import TableState
@@ -85,6 +86,7 @@ class _Rollback:
         self.unchanged = version
         """The version whose files are those of the older one already."""
         self._target: tuple[TableDefinition, Refolded] | None = None
+        self._since = version
 
     @contextmanager
     def begin(self, base: TableState) -> Iterator[_Attempt]:
@@ -98,9 +100,14 @@ class _Rollback:
 
     def target(self, base: TableState) -> TableState:
         """Returns the older version without pending runs, with the definition of `base`."""
-        if self._target is None or self._target[0] != base.definition:
+        filestore = self.table.filestore
+        if (
+            self._target is None
+            or self._target[0] != base.definition
+            or any_fenced(filestore.delta_log, self._since, base.version)
+        ):
             self.discard_target()
-            filestore = self.table.filestore
+            self._since = base.version
             refolded = refold(filestore, as_defined_now(filestore.state(self.version), base))
             self._target = base.definition, refolded
         return self._target[1].state

@@ -21,12 +21,13 @@ def orders(store: Store) -> Table:
 
 
 @pytest.fixture
-def run(store: Store) -> Run:
-    """Runs a command on the store, in this process."""
+def run(store: Store, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a command on the store, in this process; with answers as somebody gives them at a terminal."""
 
-    def call(*arguments: object, stdin: str | None = None, catalog: str = store.target) -> Result:
+    def call(*arguments: object, stdin: str | None = None, answers: str = "", catalog: str = store.target) -> Result:
         runner = CliRunner(env={"TABLESTORE_CATALOG": catalog, "NO_COLOR": "1", "COLUMNS": "120"})
-        return runner.invoke(app, [str(a) for a in arguments], input=stdin)
+        monkeypatch.setattr("tablestore.cli.output._at_a_terminal", lambda: bool(answers))
+        return runner.invoke(app, [str(a) for a in arguments], input=answers or stdin)
 
     return call
 

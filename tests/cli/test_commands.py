@@ -96,9 +96,12 @@ def test_lists(run: Run, store: Store, orders: Table) -> None:
 
 
 def test_drop_asks_first(run: Run, store: Store, orders: Table) -> None:
-    assert run("drop", "shop.orders", stdin="n\n").exit_code == 1
+    put(orders, 1)
+    asked = run("drop", "shop.orders", answers="n\n")
+    assert asked.exit_code == 1
+    assert "Drop shop.orders permanently, with 2 versions and 1 rows in 1 files with " in asked.stderr
     assert store.list_tables("shop") == ["orders"]
-    assert run("drop", "shop.orders", stdin="y\n").exit_code == 0
+    assert run("drop", "shop.orders", answers="y\n").exit_code == 0
     assert store.list_tables("shop") == []
     gone = run("drop", "shop.orders", "--yes", "--if-exists")
     assert (gone.exit_code, gone.stderr) == (0, "shop.orders is gone\n"), "it was not dropped now"
@@ -106,6 +109,11 @@ def test_drop_asks_first(run: Run, store: Store, orders: Table) -> None:
 
 def test_a_database_is_dropped_with_its_tables_only_on_request(run: Run, store: Store, orders: Table) -> None:
     assert "error[database-not-empty]" in run("drop", "shop", "--yes").stderr
+    store.create_view("shop.open", "SELECT id FROM orders", columns='{"type":"struct","fields":[]}')
+    asked = run("drop", "shop", "--cascade", answers="n\n").stderr
+    assert "Drop the database shop permanently, with 1 tables and 1 views (orders, open) and 0 rows in 0 files" in asked
+    assert "Drop the view shop.open?" in run("drop", "shop.open", answers="n\n").stderr
+    assert "error[table-not-found]" in run("drop", "shop.gone", answers="n\n").stderr, "it asks nothing"
     assert run("drop", "shop", "--yes", "--cascade").exit_code == 0
     assert store.list_databases() == []
 
@@ -352,7 +360,7 @@ def test_columns_are_changed_in_one_commit(run: Run, orders: Table) -> None:
 def test_who_would_be_shut_out_is_asked_about(run: Run, orders: Table) -> None:
     put(orders, 1)
     assert run("alter", "shop.orders", "SET schema.evolution-mode = metadata").exit_code == 0
-    asked = run("alter", "shop.orders", "DROP COLUMN status", stdin="n\n")
+    asked = run("alter", "shop.orders", "DROP COLUMN status", answers="n\n")
     assert asked.exit_code == 1
     assert "polars refuses it" in asked.stderr
     assert orders.filestore.state().version == 2
@@ -412,7 +420,7 @@ MISTAKES = {
     ("create", "shop.x", "id BIGINT, name VARCHR"): (1, "at 'VARCHR'"),
     ("create", "shop.x", "id BIGINT, name VARCHAR2(20)"): (1, "column 'name' has type VARCHAR2(20)"),
     ("drop", "shop", "-y"): (1, "drop them first, or pass --cascade"),
-    ("drop", "shop.orders"): (1, "there was no answer, so nothing was changed: --yes continues"),
+    ("drop", "shop.orders"): (1, "no terminal at which to ask, so nothing was changed: --yes continues"),
     ("rollback", "shop.orders", "--version", "0"): (1, "--yes continues without asking"),
     ("scan", "shop.orders", "--version", "abc"): (2, "'abc' is not a whole number"),
     ("scan", "shop.orders", "--limit", "-1"): (2, "-1 is too small: the smallest value is 0"),

@@ -39,9 +39,12 @@ def test_a_rollback_asks_first(busy: Table, run: Run) -> None:
     before = rows(busy, 2)
     assert run("rollback", "shop.busy").exit_code == 2
     assert run("rollback", "shop.busy", "--version", 2, "--tag", "x").exit_code == 2
-    assert run("rollback", "shop.busy", "--version", 2, stdin="n\n").exit_code == 1
+    asked = run("rollback", "shop.busy", "--version", 2, answers="n\n")
+    assert asked.exit_code == 1
+    assert "Roll shop.busy back from version 7 (6 rows in 1 files with " in asked.stderr
+    assert "to version 2 (2 rows in 1 files with " in asked.stderr
     assert rows(busy) != before
-    done = run("rollback", "shop.busy", "--version", 2, stdin="y\n")
+    done = run("rollback", "shop.busy", "--version", 2, answers="y\n")
     assert done.exit_code == 0
     assert rows(busy) == before
 
@@ -51,7 +54,13 @@ def test_an_expiry_can_be_looked_at_first(busy: Table, run: Run) -> None:
     planned = json.loads(run("expire", "shop.busy", "--dry-run", "--format", "json").stdout)
     assert planned["versions"] == 6
     assert busy.filestore.state().version == 7
-    done = run("expire", "shop.busy")
+    for answers in ("", "n\n"):
+        asked = run("expire", "shop.busy", answers=answers)
+        assert asked.exit_code == 1
+        assert "Let 6 versions of shop.busy expire, all before version 6, and remove " in asked.stderr
+        assert f"with {planned['bytes']:,} bytes? They can never be read" in asked.stderr
+    assert busy.filestore.state().version == 7
+    done = run("expire", "shop.busy", "--yes")
     assert "6 versions expired" in done.stderr
     late = run("scan", "shop.busy", "--version", 2)
     assert (late.exit_code, "error[snapshot-expired]" in late.stderr) == (1, True)
@@ -75,6 +84,14 @@ def test_orphans_are_removed_only_if_that_is_asked_for(busy: Table, run: Run) ->
     assert run("orphans", "shop.busy").stdout == "", "it is young"
     listed = run("orphans", "shop.busy", "--older-than-hours", 0)
     assert listed.stdout.splitlines() == ["bucket-00000/x.parquet"]
-    again = json.loads(run("orphans", "shop.busy", "--older-than-hours", 0, "--remove", "--format", "json").stdout)
+    young = ("orphans", "shop.busy", "--older-than-hours", 0, "--remove")
+    refused = run(*young, "--yes")
+    assert (refused.exit_code, "error[young-orphans]" in refused.stderr) == (1, True)
+    assert "pass --even-young" in refused.stderr
+    asked = run(*young, "--even-young")
+    assert asked.exit_code == 1
+    assert "Remove these 1 files (data file: 1) with 4 bytes? There is no terminal" in asked.stderr
+    assert run(*young, "--even-young", answers="n\n").exit_code == 1
+    again = json.loads(run(*young, "--even-young", "--yes", "--format", "json").stdout)
     assert [(o["path"], o["kind"], o["bytes"]) for o in again] == [("bucket-00000/x.parquet", "data file", 4)]
     assert run("orphans", "shop.busy", "--older-than-hours", 0).stdout == ""

@@ -46,7 +46,9 @@ def test_partitions_are_listed(run: Run, sales: Table) -> None:
 
 @pytest.mark.slow
 def test_partitions_are_dropped(run: Run, sales: Table) -> None:
-    assert run("partitions", "drop", "shop.sales", "region=us", stdin="n\n").exit_code == 1
+    asked = run("partitions", "drop", "shop.sales", "region=us", answers="n\n")
+    assert asked.exit_code == 1
+    assert "Drop region=us of shop.sales, with 1 rows in 1 files with " in asked.stderr
     assert left(sales) == [1, 2, 3, 4]
     result = run("partitions", "drop", "shop.sales", "region=us", '{"region": null}', "--yes")
     assert "version 2: 2 rows in 2 files dropped" in result.stderr

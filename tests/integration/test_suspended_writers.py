@@ -155,7 +155,7 @@ def test_orphans_of_a_writer_at_work_stay(
 ) -> None:
     table = create(store)
     with suspended(connecting, moto.environment(), WRITTEN, "once they are prepared") as writer:
-        assert again(table).remove_orphans(older_than=timedelta(0), dry_run=False) == []
+        assert again(table).remove_orphans(older_than=timedelta(0), dry_run=False, even_young=True) == []
         outcome = writer.goes_on()
     check(table, outcome)
     assert outcome != "fenced"

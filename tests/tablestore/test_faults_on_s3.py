@@ -53,6 +53,10 @@ OUTAGES = (Fault.SLOW_DOWN, Fault.RESET_AFTER)
 CASES = [(fault, False) for fault in ONE_REQUEST] + [(fault, True) for fault in OUTAGES]
 
 
+def remove_all_orphans(table: Table) -> None:
+    table.remove_orphans(timedelta(0), dry_run=False, even_young=True)
+
+
 def plant_an_orphan(table: Table) -> None:
     three_versions(table)
     path = f"{table.location}/bucket-00000/{system_ambient().new_id()}.parquet"
@@ -61,7 +65,7 @@ def plant_an_orphan(table: Table) -> None:
 
 LIFE = {name: operation for name, operation in OPERATIONS.items() if "none" in operation.logs} | {
     "checkpoint": replace(OPERATIONS["upsert"], options={"checkpoint.interval": "3"}),
-    "orphans": Operation(lambda table: table.remove_orphans(timedelta(0), dry_run=False), plant_an_orphan),
+    "orphans": Operation(remove_all_orphans, plant_an_orphan),
     "doctor": Operation(lambda table: table.examine(), three_versions),
     "scan": Operation(lambda table: rows(table), three_versions, {"write-mode": "merge-on-read"}),
     "look-up": Operation(lambda table: table.get([{"id": 3}]), three_versions),
@@ -161,7 +165,7 @@ def test_an_operation_whose_requests_fail(
             found = checked(made_in.opened(location), before, after, whole=not outage)
             if found != after or outage:
                 operation.act(made_in.opened(location, 2))
-            made_in.opened(location).remove_orphans(timedelta(0), dry_run=False)
+            made_in.opened(location).remove_orphans(timedelta(0), dry_run=False, even_young=True)
             assert checked(made_in.opened(location), before, after, whole=True) == after
 
 

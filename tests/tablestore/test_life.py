@@ -283,7 +283,11 @@ def test_orphans_are_listed_first_and_removed_if_they_are_old(table: Table) -> N
     assert [o.path for o in table.remove_orphans(dry_run=False)] == sorted(strays)
     assert (folder / "notes.txt").exists()
     assert len(orphans(table)) == 1
-    assert [o.path for o in table.remove_orphans(timedelta(0), dry_run=False)] == [f"bucket-00000/{young.name}"]
+    with pytest.raises(InvalidRequest, match="even_young") as refused:
+        table.remove_orphans(timedelta(minutes=59), dry_run=False)
+    assert refused.value.code == "young-orphans"
+    [gone] = table.remove_orphans(timedelta(0), dry_run=False, even_young=True)
+    assert gone.path == f"bucket-00000/{young.name}"
     assert_whole(table, leftovers=False)
 
 

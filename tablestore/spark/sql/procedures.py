@@ -115,7 +115,7 @@ def _expire(store: SparkStore, given: Arguments) -> list[Row]:
 
 def _orphans(store: SparkStore, given: Arguments) -> list[Row]:
     found = store.store.managed_table(given["table"]).remove_orphans(
-        timedelta(hours=given["older_than_hours"]), dry_run=given["dry_run"]
+        timedelta(hours=given["older_than_hours"]), dry_run=given["dry_run"], even_young=given["even_young"]
     )
     return [(file.path, file.kind, file.size) for file in found]
 
@@ -261,6 +261,7 @@ PROCEDURES: Mapping[str, Procedure] = {
                 _TABLE,
                 Parameter("older_than_hours", "how long ago they were written", "BIGINT", "24"),
                 Parameter("dry_run", "only lists them", "BOOLEAN", "true"),
+                Parameter("even_young", "also those that are younger than an hour", "BOOLEAN", "false"),
             ),
             "path STRING, kind STRING, bytes BIGINT",
             _orphans,

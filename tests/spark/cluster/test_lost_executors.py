@@ -81,7 +81,7 @@ def test_an_upsert_into_s3(
             assert running.result() == 2
             assert {row["id"]: row["v"] for row in rows(table)} == {n: "a" if n < 50 else "b" for n in range(150)}
             assert_healthy(table.filestore)
-            table.remove_orphans(timedelta(0), dry_run=False)
+            table.remove_orphans(timedelta(0), dry_run=False, even_young=True)
             assert table.remove_orphans(timedelta(0)) == []
             assert len(rows(table)) == 150
 
@@ -119,7 +119,7 @@ def test_a_stream_into_a_table_with_a_log(
     assert table.filestore.state().version == len(BATCHES), "one commit a batch"
     assert {row["id"]: row["v"] for row in assert_whole(table)} == STREAMED
     assert open_in_log(table) == [], "what lost attempts had prepared is aborted"
-    table.remove_orphans(timedelta(0), dry_run=False)
+    table.remove_orphans(timedelta(0), dry_run=False, even_young=True)
     assert_whole(table, leftovers=False)
 
 
@@ -157,6 +157,6 @@ def test_a_stream_into_s3_with_the_log_in_kafka(
             assert {row["id"]: row["v"] for row in assert_whole(table)} == STREAMED
             assert in_order(replay(foreign.changes(), ["id"])) == rows(table)
         assert not table.opened.storage.list_tagged(join(table.location, LEASES))
-        table.remove_orphans(timedelta(0), dry_run=False)
+        table.remove_orphans(timedelta(0), dry_run=False, even_young=True)
         assert table.remove_orphans(timedelta(0)) == []
         assert {row["id"]: row["v"] for row in assert_whole(table)} == STREAMED

@@ -106,7 +106,7 @@ def test_recovery_ends_nothing_that_is_claimed(log_options: dict[str, str], faul
 OPERATIONS: dict[str, Callable[[Table], object]] = {
     "rollback": lambda table: table.rollback(1),
     "expire": lambda table: table.expire(),
-    "remove orphans": lambda table: table.remove_orphans(timedelta(0), dry_run=False),
+    "remove orphans": lambda table: table.remove_orphans(timedelta(0), dry_run=False, even_young=True),
     "compact": lambda table: table.compact(full=True),
     "tag": lambda table: table.create_tag("now"),
     "alter": lambda table: table.alter("ADD COLUMN w INT"),
