@@ -90,7 +90,8 @@ def overlay_slot(
         overlaid for file in files if (overlaid := _overlaid(table, file, dead.get(file.path), builder)) is not None
     ]
     if not builder.empty:
-        table.storage.write_new(layout.join(location, builder.path), builder.content)
+        # without a condition, since nobody else has the name: a gateway may send the request twice
+        table.storage.replace(layout.join(location, builder.path), builder.content)
     return (*named, *(OverlayFile(file, own=True) for file in own))
 
 

@@ -112,9 +112,11 @@ class ObjectStorage:
     def write_new(self, path: str, data: bytes) -> None:
         """Writes the object unless there is one.
 
-        A request that is answered by "exists already" may be a repetition, by this client or on its way, of a request
-        that has succeeded. Then the object has our bytes, which no other writer can have: a log entry contains the id
-        of its commit, and other names are unique.
+        A request that is answered by "exists already" may be a repetition of a request that has succeeded. Then the
+        object has our bytes, which no other writer can have: a log entry contains the id of its commit, and other names
+        are unique. That is found out for repetitions by this client. If a gateway sends the first request twice, it is
+        up to the caller, who looks at what is there in any case: to read it here, too, would cost a request for each
+        race that is lost.
 
         Raises:
             Unavailable: ``storage-no-answer``: the object may be there, or arrive later. Other codes: it will not.

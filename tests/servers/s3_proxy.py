@@ -76,6 +76,7 @@ class Fault(StrEnum):
     CUT_OFF = "cut off"  # the connection ends in the middle of the reply's body
     SLOW_BODY = "slow body"  # the reply's body takes `S3Proxy.slow_s`
     DROP_CONDITIONS = "drop conditions"  # the server sees neither If-None-Match nor If-Match
+    TWICE = "sent twice"  # the server gets the request twice, and its second reply comes back
     PARTLY = "partly"  # of the objects of a DELETE_MANY a half is deleted; the reply has an error for each other one
 
 
@@ -89,6 +90,8 @@ BEFORE = (
     Fault.RESET,
     Fault.TIME_OUT,
 )
+_PASSED = (None, Fault.DROP_CONDITIONS, Fault.TWICE)
+"""The server's reply comes back as it is."""
 ERRORS = {
     Fault.SLOW_DOWN: ("503 Slow Down", "SlowDown", "Please reduce your request rate."),
     Fault.SLOW_DOWN_AFTER: ("503 Slow Down", "SlowDown", "Please reduce your request rate."),
@@ -268,9 +271,8 @@ class S3Proxy(Startable, S3Endpoint):
         if fault is Fault.PARTLY:
             _send(client, *self._deleted_partly(call.bucket, b"".join(_pieces(reader, request))))
             return True
-        head = _signed_again(request, self) if fault is Fault.DROP_CONDITIONS else request
-        reply, pieces = upstream.ask(head, _pieces(reader, request))
-        if fault is None or fault is Fault.DROP_CONDITIONS:
+        reply, pieces = self._passed_on(fault, request, _pieces(reader, request), upstream)
+        if fault in _PASSED:
             _send(client, reply.without("connection"), pieces)
         else:
             body = b"".join(pieces)
@@ -281,6 +283,18 @@ class S3Proxy(Startable, S3Endpoint):
             else:
                 return _answer_with(fault, client, request, stopping)
         return request.value("connection").lower() != "close"
+
+    def _passed_on(
+        self, fault: Fault | None, request: _Head, body: Iterator[bytes], upstream: _Upstream
+    ) -> tuple[_Head, Iterator[bytes]]:
+        if fault is Fault.DROP_CONDITIONS:
+            request = _signed_again(request, self)
+        if fault is Fault.TWICE:
+            whole = b"".join(body)
+            for _ in upstream.ask(request, iter((whole,)))[1]:
+                pass
+            body = iter((whole,))
+        return upstream.ask(request, body)
 
     def _slowly(self, body: bytes, stopping: Event) -> Iterator[bytes]:
         size = len(body) // SLOW_PIECES + 1

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 
 from filestore.errors import AlreadyExists, Unavailable, Unsupported
 from filestore.storage.client import PART_BYTES, TAIL_BYTES
-from filestore.storage.race_probe import require_exclusive
+from filestore.storage.interface import Storage
+from filestore.storage.race_probe import require_conditions, require_exclusive
 from filestore.storage.refusals import BUSY, NO_ANSWER
 from tests.depth import sampled
 from tests.filestore.storage.places import Place, content, put
@@ -95,6 +98,34 @@ def test_a_request_that_would_be_refused_again_is_sent_once(
         without_reason = call is there  # the reply to HEAD has no body, and so no reason
         assert refused.value.code == ("storage-refused" if without_reason else code), call.__name__
         assert {call.attempt for call in proxy.calls} == {1}, call.__name__
+
+
+def test_a_gateway_that_sends_requests_twice_is_taken(place: Place, proxy: S3Proxy) -> None:
+    """It answers "exists already" to the writer that has created the file."""
+    names = (f"probe-{number}" for number in itertools.count())
+    proxy.choose = lambda call: Fault.TWICE if call.kind is Kind.PUT_IF else None
+    require_exclusive(place.storage, place.folder, lambda: next(names))
+    require_conditions(place.storage, place.folder, lambda: next(names))
+    proxy.choose = lambda call: Fault.TWICE if call.kind is Kind.PUT_IF and call.number % 2 else None
+    require_exclusive(place.storage, place.folder, lambda: next(names))
+
+
+def test_a_store_whose_late_writers_replace_is_refused_whatever_they_are_answered(place: Place, proxy: S3Proxy) -> None:
+    class Replacing:
+        """A late writer replaces the file, and is answered that it exists."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(place.storage, name)
+
+        def write_new(self, path: str, data: bytes) -> None:
+            if data == b"late":
+                place.storage.replace(path, data)
+                raise AlreadyExists(path)
+            place.storage.write_new(path, data)
+
+    names = iter("abcdefgh")
+    with pytest.raises(Unsupported, match="a writer replaced a file"):
+        require_exclusive(cast("Storage", Replacing()), place.folder, lambda: next(names))
 
 
 def test_a_store_that_ignores_conditions_is_refused(place: Place, proxy: S3Proxy) -> None:

@@ -14,6 +14,7 @@ from filestore.life.orphans import find_orphans, remove_orphans
 from filestore.table import FileStore
 from tests.filestore.storage.places import s3_place
 from tests.servers.s3 import S3Endpoint
+from tests.servers.s3_proxy import Fault, Kind, S3Proxy
 from tests.tables import assert_healthy, create, define, in_order, read, reopen, write
 
 ROWS = 200
@@ -84,3 +85,16 @@ def test_maintenance(store: FileStore) -> None:
     expire(store)
     assert read(anew(store)) == expected
     assert_healthy(anew(store))
+
+
+def test_a_gateway_that_sends_requests_twice_doubles_nothing(moto: S3Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each writer is answered that its version exists already, and finds that it is its own."""
+    with S3Proxy(moto, lambda call: Fault.TWICE if call.kind is Kind.PUT_IF else None) as proxy:
+        place = s3_place(proxy, "obstore", monkeypatch)
+        store = create(place.folder, TABLE, place.storage)
+        expected = three_versions(store)
+        assert store.state().version == 3
+        assert read(anew(store)) == expected
+        assert_healthy(store)
+        with store.leases.hold("mine"):
+            assert anew(store).leases.at_work_since_ms() is not None
