@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 
 from catalog_service.server.bodies import BoundedBodies
 from catalog_service.server.guard import GuardedRequests
+from catalog_service.server.head_requests import HeadRequests, allowed_methods
 from catalog_service.server.lanes import Lanes
 from catalog_service.server.metrics import METRICS_PATH, MeasuredRequests
 from catalog_service.server.refusals import problem_response, refusal
@@ -70,8 +71,10 @@ def create_app(service: CatalogService, token: str | None = None) -> FastAPI:
     for included in routers:
         app.include_router(included)
     routes = [route for included in routers for route in included.routes if isinstance(route, APIRoute)]
+    app.state.routes = (*app.routes, *routes)
     app.state.endpoints = sorted(f"{method} {route.path}" for route in routes for method in route.methods or ())
     # Starlette runs the middleware that is added last first.
+    app.add_middleware(HeadRequests)
     app.add_middleware(BoundedBodies)
     app.add_middleware(GuardedRequests, token=token, open_paths=_open_paths())
     app.add_middleware(StoppableRequests, running=app.state.running)
@@ -154,7 +157,13 @@ async def _on_http(request: Request, error: Exception) -> Response:
             path,
         )
     elif error.status_code == 405:
-        problem = problem_of(InvalidRequest(f"{path} does not support {method}", code="method-not-allowed"), path, 405)
+        allowed = allowed_methods(request.app.state.routes, request.scope)
+        problem = problem_of(
+            InvalidRequest(f"{path} does not support {method}: use {' or '.join(allowed)}", code="method-not-allowed"),
+            path,
+            405,
+        )
+        return problem_response(problem, {"Allow": ", ".join(allowed)})
     else:
         problem = problem_of(InvalidRequest(str(error.detail)), path, error.status_code)
     return problem_response(problem, error.headers)

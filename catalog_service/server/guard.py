@@ -6,8 +6,10 @@ from collections.abc import Collection
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from catalog_service.server.connections import CONNECTION
 from catalog_service.server.refusals import send_refusal
-from catalog_service.server.security import TokenMissing, TokenWrong, check_header
+from catalog_service.server.security import check_header
+from filestore.errors import InvalidRequest
 
 __all__ = ["GuardedRequests"]
 
@@ -28,10 +30,19 @@ class GuardedRequests:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one request."""
-        if scope["type"] == "http" and self._token is not None and scope["path"] not in self._open:
+        if scope["type"] == "http":
             try:
-                check_header(scope["headers"], self._token)
-            except (TokenMissing, TokenWrong) as error:
+                self._check(scope)
+            except InvalidRequest as error:
                 await send_refusal(error, scope, receive, send)
                 return
         await self._app(scope, receive, send)
+
+    def _check(self, scope: Scope) -> None:
+        if self._token is not None:
+            if scope["path"] in self._open:
+                return
+            check_header(scope["headers"], self._token)
+        connection = scope.get("extensions", {}).get(CONNECTION, {}).get(CONNECTION)
+        if connection is not None:
+            connection.trust()

@@ -15,7 +15,9 @@ from typing import Any
 
 import uvicorn
 
+from catalog_service.server.accepting import Acceptor
 from catalog_service.server.app import create_app
+from catalog_service.server.connections import Connection, Connections, most_connections
 from catalog_service.server.heads import BoundedHeads
 from catalog_service.server.listening import Settings, bound, check_settings
 from catalog_service.server.stopping import RunningRequests
@@ -88,21 +90,32 @@ def serving(warehouse: str, settings: Settings | None = None, **more: Any) -> It
 
 
 class _Server(uvicorn.Server):
-    """Reports when it begins to answer, and ends the running requests when their time is over."""
+    """Accepts connections itself, reports when it begins to answer, and ends requests when their time is over."""
 
     def __init__(self, config: uvicorn.Config, listener: socket.socket, running: RunningRequests) -> None:
         super().__init__(config)
         self.socket = listener
         self.on_started: Callable[[], object] = lambda: None
         self._running = running
+        self._acceptor: Acceptor | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        await super().startup(sockets=[])
         if self.started:
+            bounds = Connections(most_connections())
+            self._acceptor = Acceptor(self.socket, bounds, self._protocol, self.config.ssl)
+            self._acceptor.start()
             self.on_started()
+
+    def _protocol(self, connection: Connection) -> BoundedHeads:
+        return BoundedHeads(
+            connection, config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         waited = asyncio.get_running_loop().call_later(_GRACE_S, self._running.stop)
+        if self._acceptor is not None:
+            await self._acceptor.stop()
         try:
             await super().shutdown(sockets)
         finally:
@@ -133,6 +146,7 @@ def _listening(warehouse: str, settings: Settings, **logs: Any) -> Iterator[tupl
             log_level="warning",
             access_log=False,
             http=BoundedHeads,
+            ws="none",  # there is nothing to upgrade to, and another protocol would have none of the bounds
             server_header=False,
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=round(_GRACE_S) + 2,

@@ -52,10 +52,14 @@ def check_header(headers: Iterable[tuple[bytes, bytes]], token: str) -> None:
         token: The service's token.
 
     Raises:
+        InvalidRequest: ``repeated-header``: it has the header twice, of which each server takes another one.
         TokenMissing: the request has no bearer token.
         TokenWrong: it has another one.
     """
-    scheme, _, given = dict(headers).get(b"authorization", b"").partition(b" ")
+    found = [value for name, value in headers if name == b"authorization"]
+    if len(found) > 1:
+        raise InvalidRequest("the request has two headers Authorization: send one", code="repeated-header")
+    scheme, _, given = (found[0] if found else b"").partition(b" ")
     if scheme.lower() != b"bearer" or not given.strip():
         raise TokenMissing(
             "this service requires a token: send 'Authorization: Bearer <token>' "
