@@ -33,6 +33,9 @@ class BytesFile(Closing):
     def read(self, start: int, end: int) -> bytes:
         return bytes(self.file.read_at(end - start, start)) if start < self.size else b""
 
+    def view(self, start: int, end: int) -> memoryview:
+        return memoryview(self.read(start, end))
+
     def fetch(self, ranges: Iterable[ByteRange]) -> None:
         pass
 

@@ -9,12 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from unittest.mock import patch
 
-import deltalake
-
-from filestore import layout
-from filestore.errors import TableStoreError
 from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from tests.folders import memory_folder
@@ -76,7 +71,7 @@ def simulate(shape: str, seed: int, steps: int) -> Outcome:
 
 @contextmanager
 def _surroundings(world: World) -> Iterator[None]:
-    """One thread, small row groups, checkpoints in memory, and no word of what failed on purpose."""
+    """One thread, small row groups, and no word of what failed on purpose."""
     level = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
@@ -84,29 +79,9 @@ def _surroundings(world: World) -> Iterator[None]:
             stack.enter_context(tiny_row_groups())
             stack.enter_context(single_threaded())
             stack.enter_context(scanned_from(world.storage))
-            stack.enter_context(patch.object(FileStore, "_checkpoint", _checkpoint))
             yield
     finally:
         logging.disable(level)
-
-
-def _checkpoint(store: FileStore) -> None:
-    """delta-rs' checkpoint, made on the disk from a copy of the log, and put where the table is."""
-    storage = store.storage
-    memory = getattr(storage, "inner", storage)
-    with memory_folder() as folder:
-        log = folder / layout.DELTA_LOG
-        memory.copy_to(log, layout.join(store.location, layout.DELTA_LOG))
-        for temporary in log.glob(".*"):
-            temporary.unlink()
-        before = set(log.iterdir())
-        deltalake.DeltaTable(str(folder)).create_checkpoint()
-        made = [*sorted(set(log.iterdir()) - before), folder / layout.LAST_CHECKPOINT]
-        for path in made:
-            try:
-                storage.replace(layout.join(store.location, str(path.relative_to(folder))), path.read_bytes())
-            except TableStoreError:
-                return  # as the product has it: it only speeds readers up
 
 
 class _Run:
