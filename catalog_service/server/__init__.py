@@ -5,6 +5,8 @@ app          the FastAPI application                 routes, view_routes  its pa
 answering    runs a request in a lane and answers    lanes        threads for requests, bounded by kind
 refusals     errors as HTTP answers                  documented_errors  the same in the OpenAPI document
 bodies       bounds of requests' bodies              heads        bounds of requests' headers
+connections  bounds of connections                   accepting    accepts connections within the bounds
+head_requests  answers HEAD, and which methods there are
 security     the token, and who may do without       guard        checks the token of each request
 metrics      metrics and access log of requests      stopping     ends running requests at a stop
 """

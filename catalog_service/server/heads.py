@@ -18,9 +18,9 @@ __all__ = ["HEAD_BYTES_MAX", "HEAD_SECONDS_MAX", "WRITE_SECONDS_MAX", "BoundedHe
 
 HEAD_BYTES_MAX = 65_536
 HEAD_SECONDS_MAX = 10.0
-"""How long the request line and headers may take to arrive, and before the first ones a client may be silent."""
+"""The time for the request line and headers to arrive; before the first ones a client may be silent as long."""
 WRITE_SECONDS_MAX = 30.0
-"""How long a client may read nothing of an answer."""
+"""The time for which a client may read nothing of an answer."""
 
 _FRAMES = 9  # at most so many received bytes belong to one byte of a body: a chunk of one byte takes six
 _IN_A_HEADER = 4  # a colon, a space and a line break
