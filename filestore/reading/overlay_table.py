@@ -23,6 +23,7 @@ from filestore.delta.actions import Action, add_action, encode, metadata_action,
 from filestore.delta.state import TableState
 from filestore.delta.vectors import VectorFileBuilder, grown, vector_file
 from filestore.errors import AlreadyExists
+from filestore.files.leftovers import write_file
 from filestore.files.row_groups import RowGroups
 from filestore.files.writer import DataWriter, TableFiles
 from filestore.model.definition import TYPE_WIDENING
@@ -90,8 +91,7 @@ def overlay_slot(
         overlaid for file in files if (overlaid := _overlaid(table, file, dead.get(file.path), builder)) is not None
     ]
     if not builder.empty:
-        # without a condition, since nobody else has the name: a gateway may send the request twice
-        table.storage.replace(layout.join(location, builder.path), builder.content)
+        write_file(replace(table, location=location), builder.path, builder.content)
     return (*named, *(OverlayFile(file, own=True) for file in own))
 
 

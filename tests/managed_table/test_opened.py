@@ -51,7 +51,7 @@ def test_a_warm_read_lists_nothing_and_reads_only_the_log_s_end(store: Store, st
     make(store).scan().to_arrow()
     operations(storage)
     assert store.table("shop.orders").scan().to_arrow().num_rows == 5
-    # is there a next version, and is the newest one still the same? Then each of the five files, whose bytes are checked
+    # is there a next version, and is the newest one the same? Then each of the five files, whose bytes are checked
     assert operations(storage) == {"read": 2, "open_read": 5}
 
 

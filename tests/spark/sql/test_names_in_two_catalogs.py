@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JJavaError
@@ -29,11 +30,14 @@ def state_of(session: SparkSession, catalog: str) -> list[object]:
 
 
 @pytest.fixture
-def theirs(session: SparkSession, sql: Sql, store: Store) -> Iterator[Callable[[], list[object]]]:
-    """Objects of Spark's catalog with the names of ours; returns what that catalog says of them."""
+def theirs(session: SparkSession, sql: Sql, store: Store, tmp_path: Path) -> Iterator[Callable[[], list[object]]]:
+    """Objects of Spark's catalog with the names of ours; returns what that catalog says of them.
+
+    The table has a place of its own: in the session's warehouse another test may have left a folder of that name.
+    """
     sql("CREATE TABLE lake.default.t (id INT)")
     sql("INSERT INTO lake.default.t VALUES (1), (2)")
-    sql("CREATE TABLE spark_catalog.default.t (other STRING) USING parquet")
+    sql(f"CREATE TABLE spark_catalog.default.t (other STRING) USING parquet LOCATION '{tmp_path / 'theirs'}'")
     sql("INSERT INTO spark_catalog.default.t VALUES ('theirs')")
     sql("CREATE VIEW spark_catalog.default.v AS SELECT 'theirs' AS other")
     yield lambda: state_of(session, "spark_catalog")
