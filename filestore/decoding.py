@@ -21,7 +21,7 @@ __all__ = ["MALFORMED", "decoding", "is_panic", "is_undecodable", "well_formed"]
 MALFORMED = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """The errors that Python raises where parsed JSON has not the members, types and values that it must have."""
 
-_LIBRARIES = (pa.ArrowException, pl.exceptions.PolarsError, UnicodeError, OSError)
+_LIBRARIES = (pa.ArrowException, pl.exceptions.PolarsError, UnicodeError)
 
 _RESTORE = "restore it, or the table to an earlier state; `tablestore doctor` lists all that is damaged"
 

@@ -15,6 +15,7 @@ from filestore.commit.loop import Committed, Rebaser, base_expired, commit_versi
 from filestore.commit.new_files import explained
 from filestore.commit.proposal import Proposal
 from filestore.commit.protocol import Begin, Observer, commit_operation, metadata_only
+from filestore.decoding import is_undecodable
 from filestore.delta.checkpoint import write_checkpoint
 from filestore.delta.log import Commit, DeltaLog, show_time
 from filestore.delta.state import TableState
@@ -282,5 +283,7 @@ class FileStore:
 
         try:
             write_checkpoint(self.delta_log, version)
-        except (DeltaError, OSError, TableStoreError) as error:
+        except BaseException as error:
+            if not isinstance(error, (DeltaError, OSError, TableStoreError)) and not is_undecodable(error):
+                raise
             logger.warning("no checkpoint of %s: %s", self.location, error)

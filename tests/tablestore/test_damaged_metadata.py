@@ -157,6 +157,17 @@ def test_a_panic_of_rust_is_damage_and_no_end_of_a_thread() -> None:
     assert is_panic(caught.value.__cause__ or caught.value)
 
 
+def test_a_panic_in_a_checkpoint_leaves_the_commit(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit has succeeded already, and a checkpoint only makes reading faster."""
+
+    def panicking(*_: object) -> None:
+        raise pl.exceptions.PanicException("index out of bounds: the len is 0")
+
+    monkeypatch.setattr("filestore.table.write_checkpoint", panicking)
+    assert [put(table, 7), put(table, 8)] == [7, 8]
+    assert len(rows(again(table))) == 7
+
+
 def test_a_disk_that_does_not_read_is_no_damage(tmp_path: Path) -> None:
     with pytest.raises(Unavailable), decoding("the file x", code="data-file"):
         (tmp_path / "missing" / "x").read_bytes()

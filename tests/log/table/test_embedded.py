@@ -147,12 +147,7 @@ class TestEmbeddedLog(LogTransactionTests):
     def test_a_record_batch_that_is_damaged_is_named_with_its_place(
         self, log: LogStore, config: LogConfig, kind: str
     ) -> None:
-        writer = log.begin(transaction_id(config))
-        writer.append(0, changes([1, 2]))
-        writer.control(0, {"control": "mark"})
-        transaction = writer.prepare()
-        assert transaction is not None
-        log.end([transaction], commit=True)
+        transaction = both_kinds(log, config)
         with closing(sqlite3.connect(Path(config.location) / "bucket-00000.sqlite")) as file, file:
             file.execute("UPDATE segments SET payload = substr(payload, 1, 9) WHERE kind = ?", (kind,))
         words = rf"record.* of the log \(table .*, bucket 0, offset {0 if kind == 'data' else 2}\) is damaged"
