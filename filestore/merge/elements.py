@@ -11,7 +11,7 @@ from filestore.rows.frames import gatherable
 
 __all__ = ["collect", "merge_map", "nested_update"]
 
-_VALUE, _PLACE = "_value", "_place"
+_VALUE, _PLACE, _NULL = "_value", "_place", "_null"
 
 
 def collect(history: History, column: str, *, distinct: bool) -> pl.Series:
@@ -52,11 +52,15 @@ def merge_map(history: History, column: str) -> pl.Series:
 
 
 def nested_update(history: History, column: str, keys: Sequence[str]) -> pl.Series:
-    """Merges the structs of all arrays; of structs with equal `keys` the last wins. Without keys all are kept."""
+    """Merges the structs of all arrays; of structs with equal `keys` the last wins. Without keys all are kept.
+
+    A null element has no key: it equals other null elements, and no struct whose key is null.
+    """
     rows = _elements(history, column)
     if keys:
-        rows = rows.with_columns(pl.col(_VALUE).struct.field(key).alias(f"_key_{key}") for key in keys)
-        rows = _last_of(rows, [f"_key_{key}" for key in keys])
+        parts = {_NULL: pl.col(_VALUE).is_null()}
+        parts |= {f"_key_{key}": pl.col(_VALUE).struct.field(key) for key in keys}
+        rows = _last_of(rows.with_columns(**parts), list(parts))
     return _arrays(history, column, rows)
 
 

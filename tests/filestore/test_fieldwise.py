@@ -32,7 +32,9 @@ FLOATS = st.sampled_from([0.0, 1.0, -2.0, 0.5, math.nan, math.inf])
 EXACT = st.sampled_from([1.0, -2.0, 0.5, 4.0])
 ARRAYS = st.lists(st.one_of(st.none(), st.integers(0, 2)), max_size=3)
 MAPS = st.dictionaries(TEXTS, st.one_of(st.none(), SMALL), max_size=3).map(lambda d: list(d.items()))
-STRUCTS = st.lists(st.fixed_dictionaries({"id": st.integers(0, 2), "name": TEXTS}), max_size=3)
+STRUCTS = st.lists(
+    st.none() | st.fixed_dictionaries({"id": st.none() | st.integers(0, 2), "name": st.none() | TEXTS}), max_size=3
+)
 
 CASES: list[tuple[str, pa.DataType, st.SearchStrategy[Value]]] = [
     ("sum", pa.int32(), SMALL),
@@ -107,7 +109,7 @@ def step(case: str, kind: pa.DataType, held: Value, value: Value, first: bool, a
         case "nested_update":
             return [*(held or []), *value]
         case "nested_update by id":
-            return list({row["id"]: row for row in [*(held or []), *value]}.values())
+            return list({(row is None, row and row["id"]): row for row in [*(held or []), *value]}.values())
         case _:
             return collected(list(held or []), value, add=add, distinct=case == "collect distinct")
 
@@ -287,6 +289,18 @@ def test_retractions_and_roundings(case: str, kind: pa.DataType, changes: list[t
     spec = MergeSpec(MergeEngine.AGGREGATION, Deletes.RETRACT, None, fields)
     rows = [{"k": 0, "s": None, "v": value, "kind": given} for given, value in changes]
     assert merged(spec, {}, rows, kind)[0][:2] == (True, wanted)
+
+
+@pytest.mark.parametrize("case", ["nested_update by id", "collect distinct"])
+def test_a_null_element_equals_null_elements_only(case: str) -> None:
+    """It equalled a struct whose key is null, and went or took that struct's place."""
+    fields = {"s": FieldMerge("last_non_null_value", ignore_retract=True), "v": field_of(case)}
+    spec = MergeSpec(MergeEngine.AGGREGATION, Deletes.RETRACT, None, fields)
+    nothing = {"id": None, "name": None}
+    for values in ([None, nothing], [nothing, None], [None, nothing, {"id": 0, "name": None}]):
+        for writes in ([values], [[value] for value in values], [values, values]):
+            rows = [{"k": 0, "s": None, "v": value, "kind": "+I"} for value in writes]
+            assert merged(spec, {}, rows, pa.list_(STRUCT))[0][1] == values, (values, writes)
 
 
 # ---------------------------------------------------------------------------------------------------- sequence groups

@@ -20,7 +20,7 @@ Row = dict[str, Any]
 
 SMALL = st.integers(-3, 3)
 TEXTS = st.sampled_from(["a", "b", ""])
-STRUCTS = st.lists(st.fixed_dictionaries({"k": st.integers(0, 2), "w": TEXTS}), max_size=3)
+STRUCTS = st.lists(st.none() | st.fixed_dictionaries({"k": st.none() | st.integers(0, 2), "w": TEXTS}), max_size=3)
 COLUMNS: dict[str, tuple[str, st.SearchStrategy[Any]]] = {
     "sum": ("DECIMAL(38,2)", SMALL),
     "product": ("BIGINT", SMALL),
