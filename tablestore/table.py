@@ -466,7 +466,8 @@ class Table(Versioned):
     def examine(self) -> Report:
         """Checks every invariant of FORMAT.md on the stored bytes, and asks the log; what ``tablestore doctor`` prints.
 
-        A log that does not answer is a note in the report.
+        A log without which no write succeeds, such as one that is gone, is a problem; one that does not answer is a
+        note, since it may answer later.
         """
         return examine(self.filestore).with_more(examine_log(self.opened))
 

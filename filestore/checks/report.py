@@ -69,6 +69,7 @@ class Invariant(StrEnum):
     FENCED_COMMIT = "fenced-commit"
     ABORTED_TRANSACTION = "aborted-transaction"
     LOG_DAMAGED = "log-damaged"
+    LOG_UNUSABLE = "log-unusable"
     LOG_SILENT = "log-silent"
     VIEW_RESULT = "view-result"
     VIEW_UNCHECKED = "view-unchecked"

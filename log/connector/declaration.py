@@ -141,6 +141,11 @@ class KafkaDeclaration:
         return str(self["topic"])
 
     @property
+    def if_gone(self) -> str:
+        """Returns what to do if the topic does not exist any more."""
+        return "create it, or declare the table with another option topic"
+
+    @property
     def bootstrap_servers(self) -> str:
         """The addresses of the brokers."""
         return str(self[PROPERTIES + SERVERS])

@@ -53,6 +53,10 @@ class Brokers(Protocol):
     def topic(self) -> str | None:
         """The topic's name, if there is one."""
 
+    @property
+    def if_gone(self) -> str:
+        """Returns what to do if the topic does not exist any more."""
+
 
 def own_timeout_too_long(action: str, limit: str = "") -> InvalidRequest:
     """Makes the error of a producer whose user chose a longer transaction timeout than the broker allows."""
@@ -105,7 +109,7 @@ def _translate(error: KafkaError, action: str, config: Brokers) -> TableStoreErr
             code="log-unavailable",
         )
     if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
-        return NotFound(f"{action}: Kafka has no topic {config.topic!r}", code="log-not-found")
+        return NotFound(f"{action}: Kafka has no topic {config.topic!r}: {config.if_gone}", code="log-not-found")
     if code in (
         KafkaError._INVALID_ARG,
         KafkaError.INVALID_CONFIG,

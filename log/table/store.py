@@ -86,6 +86,14 @@ class LogConfig:
         """Returns whether Kafka may remove a record once a later one of the same key supersedes it."""
         return "compact" in self.cleanup_policy
 
+    @property
+    def if_gone(self) -> str:
+        """Returns what to do if the log does not exist any more."""
+        return (
+            f"it was the log of table {self.database}.{self.table}. scan() and get() still read the table: restore the "
+            "log, or write its rows into a new table"
+        )
+
 
 def log_config(
     definition: TableDefinition, *, database: str, table: str, folder: str, table_id: str, location: str

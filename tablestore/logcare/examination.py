@@ -1,4 +1,4 @@
-"""Checks that a table's log still has what the table's versions say, for the doctor (FORMAT.md section 12.7)."""
+"""Checks that a table's log has what the table's versions say, and what a write needs (FORMAT.md section 12.7)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ __all__ = ["examine_log"]
 
 
 def examine_log(table: OpenedTable) -> list[Finding]:
-    """Returns what is damaged, and the versions whose transactions the log has aborted and nobody has published again.
+    """Returns what is damaged, what makes writes fail, and the versions whose transactions the log has aborted.
 
-    Our readers of such a version may fail (`log-gap`), and other consumers never see its records.
+    Our readers of a version of the last kind may fail (`log-gap`), and other consumers never see its records, unless
+    they were published again.
 
     Raises:
         Unavailable: the storage of the table's files does not answer.
@@ -29,7 +30,7 @@ def examine_log(table: OpenedTable) -> list[Finding]:
     except Unavailable:
         raise  # it is the table's files that cannot be read: whoever cannot read them calls nothing healthy
     except TableStoreError as error:
-        return [_silent(error)]
+        return [_refusal(error)]
     if config is None:
         return []
     found: list[Finding] = []
@@ -37,11 +38,12 @@ def examine_log(table: OpenedTable) -> list[Finding]:
         with open_log(config, table.ambient) as log:
             require_own_log(log, state)
             found += [Finding(Invariant.LOG_DAMAGED, what) for what in log.damages(state.log.offsets)]
+            log.check_writable()
             aborted = log.aborted([transaction for transaction, _ in named])
     except Corrupt as error:
         return found or [Finding(Invariant.LOG_DAMAGED, error.message)]
     except TableStoreError as error:
-        return [*found, _silent(error)]
+        return [*found, _refusal(error)]
     versions = {transaction.id: version for transaction, version in named}
     return found + [
         Finding(
@@ -54,8 +56,14 @@ def examine_log(table: OpenedTable) -> list[Finding]:
     ]
 
 
-def _silent(error: TableStoreError) -> Finding:
-    return Finding(Invariant.LOG_SILENT, f"the log was not asked for the transactions of versions: {error.message}")
+def _refusal(error: TableStoreError) -> Finding:
+    """Returns what the log's error means: writes fail until somebody acts, or this moment or this user got no answer.
+
+    A log may answer again by itself, and another user may have the rights.
+    """
+    if isinstance(error, Unavailable) or error.code == "log-not-authorized":
+        return Finding(Invariant.LOG_SILENT, f"the log was not asked for the transactions of versions: {error.message}")
+    return Finding(Invariant.LOG_UNUSABLE, f"writes fail ({error.code}): {error.message}")
 
 
 def _named(filestore: FileStore, state: TableState) -> list[tuple[LogTransaction, int]]:

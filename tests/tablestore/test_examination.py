@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import tablestore
 from filestore.checks.report import Invariant, Severity
-from filestore.errors import Unavailable
+from filestore.errors import InvalidRequest, NotFound, Unavailable
+from log.table.embedded.store import EmbeddedLog
 from log.table.systems import open_log
 from tablestore import Store, Table
 from tests.bothlogs import both_logs
-from tests.warehouses import open_in_log
+from tests.warehouses import open_in_log, rows
 from tests.writers import put
 
 
@@ -76,6 +80,63 @@ def test_a_damaged_log_is_a_problem(store: Store, damage: str) -> None:
         report = again.examine("shop.t")
     assert [(f.code, f.severity) for f in report.findings] == [(Invariant.LOG_DAMAGED, Severity.PROBLEM)]
     assert not report.healthy
+
+
+def lose_log(table: Table, lost: str) -> None:
+    """Removes the log, or a part of it, as an operator's mistake does."""
+    config = table.opened.log_config()
+    assert config is not None
+    if config.system == "kafka":
+        with open_log(config, table.opened.ambient) as log:
+            log.drop()
+    elif lost == "all":
+        shutil.rmtree(Path(table.location) / "_log")
+    else:
+        (Path(table.location) / "_log" / lost).unlink()
+
+
+@pytest.mark.parametrize(
+    ("log_options", "lost"),
+    [
+        ("embedded", "all"),
+        ("embedded", "log.json"),
+        ("embedded", "bucket-00000.sqlite"),
+        pytest.param("kafka", "all", marks=[pytest.mark.kafka, pytest.mark.slow]),
+    ],
+    indirect=["log_options"],
+)
+def test_a_log_without_which_no_write_succeeds_is_a_problem_and_both_say_what_to_do(
+    store: Store, table: Table, lost: str
+) -> None:
+    lose_log(table, lost)
+    remedy = "it was the log of table shop.t. scan() and get() still read the table: restore"
+    report = table.examine()
+    assert [(f.code, f.severity) for f in report.findings] == [(Invariant.LOG_UNUSABLE, Severity.PROBLEM)]
+    assert remedy in report.findings[0].message and not report.healthy
+    again = store.table("shop.t")  # another writer, which has not looked for the log yet
+    assert isinstance(again, Table)
+    new = pa.table({"id": [2], "name": ["b"]})
+    writes: list[Callable[[], object]] = [
+        lambda: again.write(new),
+        lambda: again.write(new, overwrite=True),
+        lambda: again.rollback(0),
+        again.recover,
+    ]
+    if lost != "log.json":  # a writer that has looked for it needs it no more
+        writes.append(lambda: put(table, 2))
+    for write in writes:
+        with pytest.raises(NotFound) as caught:
+            write()
+        assert caught.value.code == "log-not-found" and remedy in caught.value.message
+    assert [row["id"] for row in rows(again)] == [1], "files are read without the log"
+
+
+def test_a_right_that_only_another_user_has_is_a_note(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: EmbeddedLog) -> None:
+        raise InvalidRequest("WRITE is not allowed", code="log-not-authorized")
+
+    monkeypatch.setattr(EmbeddedLog, "check_writable", refuse)
+    assert [(f.code, f.severity) for f in table.examine().findings] == [(Invariant.LOG_SILENT, Severity.NOTE)]
 
 
 def test_a_log_that_does_not_answer_is_a_note(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,10 +115,12 @@ class Segments:
 
     Args:
         path: The SQLite file.
+        if_gone: What to do once it is.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, if_gone: str = "its table was dropped") -> None:
         self._path = path
+        self._if_gone = if_gone
         self._connection: Connection | None = None
 
     def append(
@@ -342,7 +344,7 @@ class Segments:
     def _translated(self, error: sqlite3.Error) -> TableStoreError:
         if not self._path.exists():
             self.close()
-            return NotFound(f"the log's partition {self._path} is gone: the table was dropped", code="log-not-found")
+            return NotFound(f"the log's partition {self._path} is gone: {self._if_gone}", code="log-not-found")
         if is_refusal(error) and (cause := why_refused(self._path)) is not None:
             return refused(f"cannot open or write the log's partition {self._path}", cause, "log-unavailable")
         if str(getattr(error, "sqlite_errorname", "")).startswith(_BUSY):

@@ -63,7 +63,7 @@ class EmbeddedLog(LogStore):
         self._config = config
         self._ambient = ambient
         self._folder = Path(config.location)
-        self._partitions = [Segments(partition_path(self._folder, b)) for b in range(config.buckets)]
+        self._partitions = [Segments(partition_path(self._folder, b), config.if_gone) for b in range(config.buckets)]
 
     def create(self) -> None:
         """Creates the folder under another name, then renames it: a log exists as a whole or not at all."""
@@ -204,7 +204,9 @@ class EmbeddedLog(LogStore):
             self._partitions[bucket].trim(offset)
 
     def check_writable(self) -> None:
-        """Checks nothing: no setting says how it is reached."""
+        """Checks that it is there with all its partitions; no setting says how it is reached."""
+        self._stored_identity()
+        self.end_offsets()
 
     def keep_for(self, milliseconds: int | None) -> None:
         """Does nothing: maintenance reads `log.retention` when it trims."""
@@ -261,7 +263,7 @@ class EmbeddedLog(LogStore):
         try:
             text = path.read_bytes()
         except FileNotFoundError:
-            raise NotFound(f"there is no log in {self._folder}", code="log-not-found") from None
+            raise NotFound(f"there is no log in {self._folder}: {self._config.if_gone}", code="log-not-found") from None
         with well_formed(f"the log's file {path}", code="log-corrupt", advice=_IDENTITY_ADVICE):
             stored: dict[str, Any] = json.loads(text)
             return {name: stored[name] for name in ("format", "table_id", "log_id", "buckets")}

@@ -31,7 +31,7 @@ class EmbeddedTail(LogTail):
         self._offsets = dict(offsets)
         self._target = target
         self._ambient = ambient
-        self._partitions = {b: Segments(partition_path(Path(config.location), b)) for b in offsets}
+        self._partitions = {b: Segments(partition_path(Path(config.location), b), config.if_gone) for b in offsets}
 
     @property
     def offsets(self) -> dict[int, int]:

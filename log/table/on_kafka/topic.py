@@ -177,9 +177,7 @@ class Topic:
         if found is None:
             config = self._config
             raise NotFound(
-                f"Kafka at {config.bootstrap_servers} has no topic {self.name!r}, the log of table "
-                f"{config.database}.{config.table}: if it was deleted, scan() still reads the table: write its rows "
-                "into a new one",
+                f"Kafka at {config.bootstrap_servers} has no topic {self.name!r}: {config.if_gone}",
                 code="log-not-found",
             )
         return found

@@ -15,6 +15,7 @@ from log.kafka.errors import translated
 class Somewhere:
     bootstrap_servers: str | None = "one:9092"
     topic: str | None = "orders"
+    if_gone: str = "make it anew"
 
 
 @pytest.mark.parametrize(
