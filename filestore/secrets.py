@@ -42,6 +42,12 @@ _REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
 _SECRET = ("password", "secret", "token", "user-info", "sasl.jaas.config", "key.pem")
 _OF_CLIENTS = ("log.kafka.properties.", "properties.")
 _OF_REGISTRIES = ("basic-auth.user-info", "bearer-auth.token")
+_REFERRED = "tablestore-reference"
+"""Stands for a reference where a value is looked at; it can be any part of a URL."""
+_ARMOR = re.compile(r"-----(BEGIN|END) [A-Z ]+-----(\\n)?|\\n(?=-----END )")
+_LOGIN = re.compile(r"\s*[\w.$]+\s+(required|requisite|sufficient|optional)\s*;?\s*", re.IGNORECASE)
+_LOGIN_OPTION = re.compile(r'([\w.-]+)\s*=\s*("[^"]*"|[^\s;"]+)')
+_OF_LOGINS = ("pass", "secret", "token", "credential", "accesskey", "privatekey")
 
 
 def secret(name: str) -> str | None:
@@ -116,8 +122,12 @@ def _is_allowed(kind: str, name: str, patterns: str) -> bool:
 
 
 def literal_secrets(options: Mapping[str, str]) -> list[str]:
-    """Returns the options whose value is a password, a token or a key itself, or a URL that contains one. Pure."""
-    return sorted(n for n, value in options.items() if not _REFERENCE.search(value) and _is_literal(n, value))
+    """Returns the options whose value is or has a password, a token or a key itself, or a part of one. Pure.
+
+    What stands beside a reference is no secret only where the form of the value says so: the user before ``:``, other
+    parts of a URL, other options of a login module.
+    """
+    return sorted(name for name, value in options.items() if _is_literal(name, _REFERENCE.sub(_REFERRED, value)))
 
 
 def allows_literals(options: Mapping[str, str]) -> bool:
@@ -133,7 +143,7 @@ def check_references(options: Mapping[str, str]) -> None:
     """
     if not allows_literals(options) and (found := literal_secrets(options)):
         raise InvalidRequest(
-            f"option {found[0]!r} would be readable by whoever reads the table's metadata: refer to it, as in "
+            f"option {found[0]!r} would be readable by whoever reads the table's metadata: refer to all of it, as in "
             f"${{env:TABLESTORE_SECRET_KAFKA}} or ${{file:/run/secrets/kafka}}, and let all processes that use the "
             f"table have that variable or file. allow-literal-secrets = true allows it all the same",
             code="literal-secret",
@@ -147,8 +157,30 @@ def shown(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_literal(name: str, value: str) -> bool:
+    """Returns whether a value, with `_REFERRED` in the place of each reference, has a secret itself."""
     given = name.startswith(_OF_CLIENTS) and any(word in name for word in _SECRET) and not name.endswith(".url")
-    return given or name.endswith(_OF_REGISTRIES) or any(map(_has_secret, value.split(",")))
+    if not given and not name.endswith(_OF_REGISTRIES):
+        return any(map(_has_secret, value.split(",")))
+    if name.endswith("user-info"):
+        _, colon, password = value.partition(":")
+        return _is_written(password if colon else value)
+    if name.endswith("jaas.config") and _REFERRED in value:
+        return _logs_in_with_secret(value)
+    return _is_written(_ARMOR.sub("", value))
+
+
+def _is_written(text: str) -> bool:
+    """Returns whether a secret, or a part of it, is written where only references may be."""
+    return bool(text.replace(_REFERRED, "").strip())
+
+
+def _logs_in_with_secret(login: str) -> bool:
+    """Returns whether a JAAS configuration has a secret itself, or another form than ``module flag options;``."""
+    for name, value in _LOGIN_OPTION.findall(login):
+        secret = any(word in name.lower() for word in _OF_LOGINS)
+        if secret and (text := value.strip('"')) not in ("true", "false") and _is_written(text):
+            return True
+    return _LOGIN.fullmatch(_LOGIN_OPTION.sub("", login)) is None
 
 
 def _has_secret(url: str) -> bool:
@@ -156,8 +188,8 @@ def _has_secret(url: str) -> bool:
         return False
     try:
         parts = urlsplit(url.strip())
-        return parts.password is not None or any(
-            word in name.lower() for name, _ in parse_qsl(parts.query) for word in _SECRET
-        )
+        values = [parts.password or ""]
+        values += [value for name, value in parse_qsl(parts.query) if any(word in name.lower() for word in _SECRET)]
+        return any(map(_is_written, values))
     except ValueError:
         return False

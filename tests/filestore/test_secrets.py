@@ -106,6 +106,40 @@ LITERALS = {
     "avro-confluent.url": "http://one,https://ann:pw@registry",
     "log.kafka.properties.sasl.oauthbearer.token.endpoint.url": "https://idp/token?client_secret=pw",
 }
+REFERENCE = "${env:TABLESTORE_SECRET_KAFKA}"
+LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+PARTLY = [
+    (SASL, f"prefix-{REFERENCE}"),
+    (SASL, f"{REFERENCE}x"),
+    ("log.kafka.properties.ssl.key.pem", f"-----BEGIN PRIVATE KEY-----\nMIIE\n{REFERENCE}\n-----END PRIVATE KEY-----"),
+    ("avro-confluent.bearer-auth.token", f"ey{REFERENCE}"),
+    ("avro-confluent.basic-auth.user-info", f"{REFERENCE}:pw"),
+    ("avro-confluent.basic-auth.user-info", f"ann:pw{REFERENCE}"),
+    ("avro-confluent.basic-auth.user-info", f"ann{REFERENCE}"),
+    ("avro-confluent.url", f"https://ann:pw@{REFERENCE}"),
+    ("avro-confluent.url", f"{REFERENCE}://ann:pw@registry"),
+    ("avro-confluent.url", f"https://ann:{REFERENCE}x@registry"),
+    ("avro-confluent.url", f"https://{REFERENCE}/?token=pw"),
+    ("avro-confluent.url", f"https://ann:{REFERENCE}@one,https://ann:pw@two"),
+    ("properties.sasl.jaas.config", f'{LOGIN} username="{REFERENCE}" password="pw";'),
+    ("properties.sasl.jaas.config", f"{LOGIN} username={REFERENCE} password=pw;"),
+    ("properties.sasl.jaas.config", f'{LOGIN} username="{REFERENCE}" password="x{REFERENCE}";'),
+    ("properties.sasl.jaas.config", f"{LOGIN} username='{REFERENCE}' password 'pw';"),
+    ("properties.sasl.jaas.config", f'{LOGIN} clientId="{REFERENCE}" clientSecret="pw";'),
+]
+"""Values of which a part is a reference and a part is a secret itself."""
+BESIDE = [
+    (SASL, f"{REFERENCE}{REFERENCE}"),
+    ("log.kafka.properties.ssl.key.pem", f"-----BEGIN PRIVATE KEY-----\n{REFERENCE}\n-----END PRIVATE KEY-----\n"),
+    ("log.kafka.properties.ssl.key.pem", f"-----BEGIN PRIVATE KEY-----\\n{REFERENCE}\\n-----END PRIVATE KEY-----"),
+    ("avro-confluent.basic-auth.user-info", f"ann:{REFERENCE}"),
+    ("avro-confluent.basic-auth.user-info", REFERENCE),
+    ("avro-confluent.url", f"https://ann:{REFERENCE}@registry,http://{REFERENCE}:8081"),
+    ("avro-confluent.url", f"https://registry/?token={REFERENCE}"),
+    ("properties.sasl.jaas.config", f'{LOGIN} username="ann" password="{REFERENCE}";'),
+    ("properties.sasl.jaas.config", f'{LOGIN} username="ann" password="{REFERENCE}" tokenauth="true";'),
+]
+"""Values whose text beside the reference is no secret."""
 HARMLESS = {
     "log.kafka.properties.sasl.username": "ann",
     "log.kafka.properties.sasl.oauthbearer.token.endpoint.url": "https://idp/token",
@@ -127,6 +161,24 @@ def test_a_secret_itself_is_refused_and_not_shown(name: str) -> None:
     check_references(options | {"allow-literal-secrets": "true"})
     assert shown(options) == HARMLESS | {name: "****"}
     assert LITERALS[name] not in repr(TableOptions(tuple(options.items())))
+
+
+@pytest.mark.parametrize(("name", "value"), PARTLY)
+def test_a_part_of_a_secret_beside_a_reference_is_refused_and_not_shown(name: str, value: str) -> None:
+    """Any reference made a value harmless, whatever stood beside it."""
+    assert literal_secrets({name: value}) == [name]
+    with pytest.raises(InvalidRequest, match="refer to all of it") as caught:
+        check_references({name: value})
+    assert caught.value.code == "literal-secret"
+    assert "pw" not in caught.value.message
+    assert shown({name: value}) == {name: "****"}
+
+
+@pytest.mark.parametrize(("name", "value"), BESIDE)
+def test_text_beside_a_reference_that_is_no_secret_is_allowed_and_shown(name: str, value: str) -> None:
+    check_references({name: value})
+    assert shown({name: value}) == {name: value}
+    assert resolved(value) == value.replace(REFERENCE, "pw")
 
 
 def test_references_and_other_options_are_shown() -> None:
