@@ -96,11 +96,11 @@ class FileStore:
         self._known = newest = self._newest(self._known)
         if version is None or version == newest.version:
             return newest
-        self._require_readable(version, newest)
+        self.require_readable(version, newest)
         try:
             return self.delta_log.at(version)
         except (NotFound, Corrupt):
-            self._require_readable(version, self._newest(newest))  # it may have expired while it was read
+            self.require_readable(version, self._newest(newest))  # it may have expired while it was read
             raise
 
     def decided(self) -> TableState:
@@ -118,7 +118,12 @@ class FileStore:
             publish_claimed(self.storage, self.location)
         return self.state()
 
-    def _require_readable(self, version: int, newest: TableState) -> None:
+    def require_readable(self, version: int, newest: TableState) -> None:
+        """Refuses a version that no reader may read, though its metadata may be known.
+
+        Raises:
+            NotFound: ``snapshot-expired``.
+        """
         if not 0 <= version < newest.version or is_retained(newest, version):
             return
         held = holds(self.storage, self.location, newest, self.ambient.now_ms())
@@ -147,7 +152,7 @@ class FileStore:
         try:
             yield
         except (NotFound, Corrupt):
-            self._require_readable(version, self.state())
+            self.require_readable(version, self.state())
             raise
 
     @contextmanager
@@ -230,7 +235,7 @@ class FileStore:
         try:
             return self.delta_log.at(version).definition
         except (NotFound, Corrupt):
-            self._require_readable(version, self.state())  # an expiry may have removed the entries that are needed
+            self.require_readable(version, self.state())  # an expiry may have removed the entries that are needed
             raise
 
     def table_files(self, state: TableState) -> TableFiles:

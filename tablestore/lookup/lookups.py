@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import Lock
 
 import numpy as np
@@ -28,14 +28,29 @@ from tablestore.lookup.version_rows import VersionRows
 from tablestore.reading.asked_keys import fitted_key
 from tablestore.reading.keyed_rows import is_small
 
-__all__ = ["Lookups"]
+__all__ = ["Lookups", "Moment"]
 
 Positions = npt.NDArray[np.int64]
 
 _STATES = 8
+_SEEN_S = 1.0
+"""The longest time since a process asked which versions have expired: its tasks may be many and short."""
 _PUTS = [str(kind) for kind in RowKind if kind.adds]
 _KEPT = KeptTables()
 """The rows that this process keeps, whichever object looks them up: tasks that follow each other share them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The version that look-ups read, and the newest one that is known.
+
+    Attributes:
+        state: The version; for event times the newest one that counts.
+        newest: A version as new or newer. It says which versions have expired.
+    """
+
+    state: TableState
+    newest: TableState
 
 
 class Lookups:
@@ -54,57 +69,61 @@ class Lookups:
         self._cache = cache
         self._lock = Lock()
         self._states: Lru[TableState] = Lru()
+        self._seen: tuple[TableState, float] | None = None
         self._times = VersionTimes(store)
 
-    def lookup(
-        self, given: pa.Table, plan: LookupPlan, version: int | None = None, changes: pl.DataFrame | None = None
-    ) -> pa.Table:
+    def moment(self, version: int) -> Moment:
+        """Returns a version that was chosen before, for a task of a job: as `FileStore.state`, but it is read once.
+
+        Raises:
+            NotFound: ``snapshot-expired``, at most a second after the expiry.
+        """
+        newest = self._newest()
+        state = self._state(version, newest)  # perhaps a newer one
+        return Moment(state, max(state, newest, key=lambda one: one.version))
+
+    def lookup(self, given: pa.Table, plan: LookupPlan, at: Moment, changes: pl.DataFrame | None = None) -> pa.Table:
         """Returns the rows with the matching rows of the table, in the order of the rows.
 
         Args:
             given: The rows.
             plan: The join, whose `LookupPlan.check` the rows have passed.
-            version: The version that is read; for event times the newest one that counts. None: the newest of all.
+            at: The version that is read.
             changes: The changes of an eventual log beyond the version that win against it, one for each key.
 
         Raises:
             InvalidRequest: ``bad-value``: a value that does not fit its column.
-            NotFound: ``snapshot-expired``: the version, or that of a row's time, has expired.
+            NotFound: ``snapshot-expired``: the version of a row's time has expired.
         """
         asked = [_asked(given, plan, name, key) for name, key in plan.on]
-        newest = self._store.state() if version is None else self._state(version)
         if plan.at is None:
-            return result(given, self._matches(plan, newest, asked, changes), plan)
+            return result(given, self._matches(plan, at.state, asked, changes), plan)
         empty = pl.DataFrame(schema=polars_schema(plan.wanted.to_arrow()))
-        parts = self._by_time(plan, newest, asked, milliseconds_of(given.column(plan.at)))
+        parts = self._by_time(plan, at, asked, milliseconds_of(given.column(plan.at)))
         return result(given, Matches.joined(list(parts), empty), plan)
 
-    def _by_time(
-        self, plan: LookupPlan, newest: TableState, asked: list[pl.Series], times_ms: Positions
-    ) -> Iterator[Matches]:
+    def _by_time(self, plan: LookupPlan, at: Moment, asked: list[pl.Series], times_ms: Positions) -> Iterator[Matches]:
         """Yields the matches of the rows of each version."""
         places = np.flatnonzero(times_ms != NO_TIME)
         if not len(places):
             return
-        timeline = self._times.timeline(newest, times_ms[places])
+        timeline = self._times.timeline(at.state, times_ms[places])
         versions = timeline.versions_at(times_ms[places])
         if (early := versions == BEFORE).any():
             if timeline.from_first:
                 versions, places = versions[~early], places[~early]
             else:
-                existed = ~early | (times_ms[places] >= newest.created_ms)
+                existed = ~early | (times_ms[places] >= at.state.created_ms)
                 versions, places = versions[existed], places[existed]
         order = np.argsort(versions, kind="stable")
         versions, places = versions[order], places[order]
         for version in np.unique(versions).tolist():
             group = places[slice(*np.searchsorted(versions, [version, version + 1]))]
             some = [values.gather(group) for values in asked]
-            matches = self._at_version(plan, newest, version, some, int(times_ms[group].min())).only_matched()
+            matches = self._at_version(plan, at, version, some, int(times_ms[group].min())).only_matched()
             yield replace(matches, probes=group[matches.probes])
 
-    def _at_version(
-        self, plan: LookupPlan, newest: TableState, version: int, asked: list[pl.Series], time_ms: int
-    ) -> Matches:
+    def _at_version(self, plan: LookupPlan, at: Moment, version: int, asked: list[pl.Series], time_ms: int) -> Matches:
         try:
             if version == BEFORE:
                 raise NotFound(
@@ -112,11 +131,13 @@ class Lookups:
                     "time up with expired='oldest', or keep old versions for longer (snapshot.time-retained)",
                     code="snapshot-expired",
                 )
-            return self._matches(plan, self._state(version), asked)
+            return self._matches(plan, self._state(version, at.newest), asked)
         except NotFound as error:
             if not plan.oldest or error.code != "snapshot-expired":
                 raise
-        return self._matches(plan, self._state(first_retained(newest)), asked)
+        newest = self._store.state()
+        oldest = min(first_retained(newest), at.state.version)
+        return self._matches(plan, self._state(oldest, newest), asked)
 
     def _matches(
         self, plan: LookupPlan, state: TableState, asked: list[pl.Series], changes: pl.DataFrame | None = None
@@ -133,15 +154,30 @@ class Lookups:
                 matches = KeyIndex(version.near(keys), plan.keys).matches(asked)
         return matches if changes is None else _changed(matches, version, changes, asked)
 
-    def _state(self, version: int) -> TableState:
+    def _newest(self) -> TableState:
+        """Reads the newest version, or returns the one that it read less than a second ago."""
+        now_s = self._store.ambient.monotonic_s()
+        with self._lock:
+            seen = self._seen
+        if seen is not None and now_s - seen[1] < _SEEN_S:
+            return seen[0]
+        newest = self._store.state()
+        with self._lock:
+            self._seen = newest, now_s
+        return newest
+
+    def _state(self, version: int, newest: TableState) -> TableState:
+        """Reads a version once. One that has expired since is refused as it is where it was never read."""
         now = self._store.ambient.now_ms()
         with self._lock:
             state = self._states.get(version, now)
-        if state is None:
-            state = self._store.state(version)
-            with self._lock:
-                self._states.put(version, state, 1, now)
-                self._states.shrink(_STATES, 0)
+        if state is not None:
+            self._store.require_readable(version, newest)
+            return state
+        state = newest if version == newest.version else self._store.state(version)
+        with self._lock:
+            self._states.put(version, state, 1, now)
+            self._states.shrink(_STATES, 0)
         return state
 
 

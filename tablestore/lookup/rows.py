@@ -7,7 +7,7 @@ import pyarrow as pa
 from filestore.errors import InvalidRequest
 from managed_table.opened import OpenedTable
 from tablestore.incoming.given import Rows, arrow_rows
-from tablestore.lookup.lookups import Lookups
+from tablestore.lookup.lookups import Lookups, Moment
 from tablestore.lookup.request import LookupPlan, LookupRequest, key_schema
 from tablestore.reading.fresh import standing_changes
 from tablestore.reading.log_tail import VisibleTail
@@ -27,7 +27,7 @@ def lookup_rows(
     changes = None
     if fresh and (tail := VisibleTail.of(table, state.definition)) is not None:
         changes = standing_changes(table.filestore.table_files(state), state, tail.changes(state))
-    return lookups.lookup(given, plan, state.version, changes)
+    return lookups.lookup(given, plan, Moment(state, state), changes)  # with event times it is the newest one
 
 
 def check_one_time(request: LookupRequest, *, fresh: bool, version: int | None = None) -> None:

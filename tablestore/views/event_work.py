@@ -146,7 +146,7 @@ def looked_up(query: JoinQuery, events: pa.Table, lookups: Lookups, dimension: D
         given = given.append_column(f"{_KEY}{number}", _as_key(events.column(name), field))
     if query.time is not None and query.time.column is not None:  # whose name may have a meaning of its own there
         given = given.append_column(_TIME, events.column(query.time.column))
-    found = lookups.lookup(given, dimension.plan, dimension.version)
+    found = lookups.lookup(given, dimension.plan, lookups.moment(dimension.version))
     columns = [
         found.column(column.source if column.side is Side.LEFT else _RIGHT + column.source) for column in query.columns
     ]

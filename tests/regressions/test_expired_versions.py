@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from filestore.doctor import Invariant, examine
+from filestore.errors import NotFound
 from filestore.life.expiry import expire
 from filestore.life.orphans import find_orphans
 from filestore.life.tags import create_tag, delete_tag
@@ -16,6 +21,9 @@ from filestore.operations.alter import alter
 from filestore.retention.rules import first_retained, tags_of
 from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
+from tablestore import Store, Table
+from tablestore.lookup.lookups import Lookups
+from tablestore.lookup.request import LookupPlan, LookupRequest
 from tablestore.writing.writer import TableWriter
 from tests.faults import Call, FaultyStorage
 from tests.tables import Clock, create, define, reopen, seeded, write
@@ -106,3 +114,87 @@ def test_a_file_that_a_rollback_restores_has_the_columns_of_its_own_time(folder:
     TableWriter(store, lambda _: None, store.ambient).rollback(target.version)
     assert store.state().files.keys() == target.files.keys()
     assert not examine(store).problems
+
+
+EXPIRED = 2
+WAYS: dict[str, Callable[[Table, datetime], Any]] = {
+    "scan": lambda table, _: table.scan(version=EXPIRED).to_arrow(),
+    "scan at a time": lambda table, time: table.scan(timestamp=time).to_arrow(),
+    "get": lambda table, _: table.get([1], version=EXPIRED),
+    "lookup": lambda table, _: table.lookup([{"id": 1}], version=EXPIRED),
+    "lookup at a time": lambda table, time: table.lookup([{"id": 1, "ts": time}], at="ts"),
+    "files": lambda table, _: table.files(EXPIRED),
+    "system table": lambda table, _: table.system("buckets", EXPIRED).to_arrow(),
+    "changes from": lambda table, _: table.system("changes", from_version=EXPIRED).to_arrow(),
+    "changes to": lambda table, _: table.system("changes", from_version=6, to_version=EXPIRED).to_arrow(),
+    "follow": lambda table, time: next(table.follow("full", version=EXPIRED, stop=EXPIRED)),
+    "rollback": lambda table, _: table.rollback(EXPIRED),
+    "tag": lambda table, _: table.create_tag("late", EXPIRED),
+}
+
+
+@pytest.mark.parametrize("small_bytes", [1 << 20, -1], ids=["in memory", "by key"])
+def test_a_table_that_has_read_a_version_refuses_it_once_it_has_expired(
+    store: Store, monkeypatch: pytest.MonkeyPatch, small_bytes: int
+) -> None:
+    """A look-up by event time answered from rows that it had kept of an expired version, where a new table failed."""
+    monkeypatch.setattr("tablestore.reading.keyed_rows.SMALL_BYTES", small_bytes)
+    options = {"snapshot.num-retained.min": "2", "snapshot.num-retained.max": "2", "snapshot.time-retained": "1 ms"}
+    table = store.create_table("shop.t", "id BIGINT, v INT", primary_key=["id"], options=options)
+    for v in range(6):
+        table.write([{"id": 1, "v": v}])
+    time = table.filestore.snapshot(EXPIRED).timestamp
+    for name, way in WAYS.items():
+        if name not in ("rollback", "tag"):
+            way(table, time)
+    assert table.expire().first > EXPIRED
+    for reader in (store.managed_table("shop.t"), table):
+        for name, way in WAYS.items():
+            with pytest.raises(NotFound) as caught:
+                way(reader, time)
+            assert caught.value.code == "snapshot-expired", name
+
+
+class Watch:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def test_a_task_that_has_looked_a_version_up_refuses_it_once_it_has_expired(folder: Path) -> None:
+    """Spark's tasks look up the version that their job began with, one after the other in one process."""
+    watch, calls, storage = Watch(), list[Call](), FaultyStorage(LocalStorage())
+    store = worn(folder, storage)
+    task = FileStore(storage, store.location, replace(store.ambient, monotonic_s=watch))
+    plan, timed = (
+        LookupPlan.of(LookupRequest(None, "left", None, "", at, expired), store.state().definition)
+        for at, expired in ((None, "fail"), ("ts", "oldest"))
+    )
+    time = store.snapshot(EXPIRED).timestamp
+    given, lookups = pa.table({"id": [1]}), Lookups(task)
+    late = pa.table({"id": [1], "ts": pa.array([time], pa.timestamp("us", "UTC"))})
+
+    def found(rows: pa.Table, plan: LookupPlan, version: int) -> list[int]:
+        return lookups.lookup(rows, plan, lookups.moment(version)).column("v").to_pylist()
+
+    assert found(given, plan, EXPIRED) == found(late, timed, EXPIRED) == [EXPIRED - 1]
+    storage.hook = calls.append
+    assert found(given, plan, EXPIRED) == [EXPIRED - 1]
+    assert not calls, "a warm look-up asks the storage nothing, but for one in a second"
+    storage.hook = lambda _: None
+    newest = store.state().version
+    assert found(late, timed, newest) == [EXPIRED - 1]
+    first = expire(store).first
+    assert first > EXPIRED
+    watch.seconds += 1
+    with pytest.raises(NotFound) as caught:
+        found(given, plan, EXPIRED)
+    assert caught.value.code == "snapshot-expired"
+    assert found(late, timed, newest) == [first - 1], "the oldest that is left now, not when the job began"
+    with pytest.raises(NotFound) as caught:
+        found(late, timed, EXPIRED)
+    assert caught.value.code == "snapshot-expired", "and no later one than the job's"

@@ -137,7 +137,7 @@ def _task(table: OpenedTable, files: TableFiles, plan: LookupPlan) -> Callable[[
             if number == 0 and (pickled := log[0].as_py()) is not None:
                 changes = _beyond(table, version, pickle.loads(pickled))  # bytes of our own
             given = pa.table(own, schema=pa.schema(list(rows.schema)[:-2]))
-            yield from lookups.lookup(given, plan, version, changes).to_batches()
+            yield from lookups.lookup(given, plan, lookups.moment(version), changes).to_batches()
         collect_only_new_objects()
 
     return run
