@@ -103,6 +103,11 @@ class FileStore:
             self.require_readable(version, self._newest(newest))  # it may have expired while it was read
             raise
 
+    @property
+    def known(self) -> TableState:
+        """The newest version that this process has read, without another look."""
+        return self._known or self.state()
+
     def decided(self) -> TableState:
         """Reads the newest version, and fails where `state` may pass over one that was decided before the call.
 
@@ -114,7 +119,7 @@ class FileStore:
             Unavailable: the database or the store does not answer.
             Unsupported: ``catalog-commits``: this process does not have the database.
         """
-        if (self._known or self.state()).catalog_commits:
+        if self.known.catalog_commits:
             publish_claimed(self.storage, self.location)
         return self.state()
 

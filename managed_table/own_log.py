@@ -4,9 +4,28 @@ from __future__ import annotations
 
 from filestore.delta.state import TableState
 from filestore.errors import Corrupt
-from log.table.store import LogStore
+from log.table.store import LogStore, gap
 
-__all__ = ["require_own_log"]
+__all__ = ["require_own_log", "require_records"]
+
+
+def require_records(state: TableState, version: int, where: str) -> None:
+    """Refuses a version whose records were in a log that the table does not have any more.
+
+    Args:
+        state: The newest version that is known.
+        version: The version of the records.
+        where: The table.
+
+    Raises:
+        NotFound: ``log-gap``.
+    """
+    if version <= state.log.begins:
+        raise gap(
+            where,
+            f"it begins with version {state.log.begins}, since an earlier one was lost, and with it the records of "
+            f"version {version}",
+        )
 
 
 def require_own_log(log: LogStore, state: TableState) -> None:
@@ -19,6 +38,6 @@ def require_own_log(log: LogStore, state: TableState) -> None:
     if wanted and found != wanted:
         raise Corrupt(
             f"the log of table {state.table_id} is {found}, but its offsets are those of {wanted}: restore that log, "
-            "or create the table again from its rows",
+            "or begin a new one at the newest version with `tablestore new-log` (Table.new_log)",
             code="log-replaced",
         )

@@ -30,6 +30,7 @@ from filestore.reading.get import get_rows
 from filestore.reading.predicate import Predicate
 from filestore.retention.holds import ConsumerInfo
 from filestore.rows.partitions import partition_set
+from managed_table.new_log import begin_new_log
 from managed_table.opened import OpenedTable
 from tablestore.following.follow import Follower, Following, FollowOptions, Stop
 from tablestore.following.follow_metrics import FollowMeter
@@ -442,6 +443,13 @@ class Table(Versioned):
             raise InvalidRequest("say where to: give version, timestamp or tag", code="bad-time-travel")
         return self._writer.rollback(wanted)
 
+    def new_log(self) -> Snapshot | None:
+        """Begins a new log at the newest version if the table's log was lost; see `begin_new_log`. It can be repeated.
+
+        Readers of changes that were behind fail with ``log-gap``. Returns None if the table has its log.
+        """
+        return begin_new_log(self.opened)
+
     def expire(self, *, dry_run: bool = False) -> Expiry:
         """Expires old versions by the options ``snapshot.*``, except those that tags and consumers keep."""
         return expire(self.filestore, dry_run=dry_run)
@@ -464,11 +472,7 @@ class Table(Versioned):
         return clean_orphans(self.filestore, age_ms, dry_run=dry_run, even_young=even_young)
 
     def examine(self) -> Report:
-        """Checks every invariant of FORMAT.md on the stored bytes, and asks the log; what ``tablestore doctor`` prints.
-
-        A log without which no write succeeds, such as one that is gone, is a problem; one that does not answer is a
-        note, since it may answer later.
-        """
+        """Checks every invariant of FORMAT.md on stored bytes, and asks the log: what `tablestore doctor` prints."""
         return examine(self.filestore).with_more(examine_log(self.opened))
 
     def writer(self) -> TableWriter:
@@ -480,8 +484,7 @@ class Table(Versioned):
 
         Transactions of a version that the log itself has lost are published again. It is safe to repeat, and beside
         running writers. In a store of objects it waits first until it is known which writers live, for
-        ``log.lease-timeout`` at most. Open transactions of other programs that make readers of the topic wait are in
-        ``foreign``.
+        ``log.lease-timeout`` at most. Open transactions of other programs that make readers wait are in ``foreign``.
 
         Raises:
             Unavailable: log or storage did not answer.
@@ -489,12 +492,7 @@ class Table(Versioned):
         return self._writer.recover()
 
     def log_status(self) -> Mapping[int, BucketLog]:
-        """Returns the log's offsets by bucket; nothing for a table without a log.
-
-        Raises:
-            Unavailable: the log does not answer.
-            Corrupt: ``log-replaced``: it is not the table's log any more.
-        """
+        """Returns the log's offsets by bucket; nothing for a table without a log. Errors are those of `log_status`."""
         found = log_status(self.opened)
         measure_log(self.opened.meter, self.identifier, found)
         return found

@@ -16,6 +16,7 @@ import pytest
 
 import log.table.session
 import managed_table.log_change
+import managed_table.new_log
 import tablestore.recovering.republish
 from filestore.ambient import Ambient
 from filestore.commit.claims import Claim, Claims
@@ -266,7 +267,12 @@ def faulty_logs(storage: FaultyStorage | Callable[[Ambient], FaultyStorage]) -> 
         return _FaultyLog(open_log(config, ambient), storage(ambient) if callable(storage) else storage)
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (log.table.session, managed_table.log_change, tablestore.recovering.republish):
+        for module in (
+            log.table.session,
+            managed_table.log_change,
+            managed_table.new_log,
+            tablestore.recovering.republish,
+        ):
             patch.setattr(module, "open_log", opened)
         yield
 

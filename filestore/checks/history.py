@@ -318,6 +318,8 @@ def _check_order(findings: Findings, before: TableState | None, after: TableStat
             version=entry.version,
         )
     for app, number in before.app_versions.items():
+        if entry.begins_log and app.startswith(LOG_OFFSET_APP):
+            continue  # offsets of another log
         if after.app_versions.get(app, -1) < number:
             code = Invariant.OFFSET_ORDER if app.startswith(LOG_OFFSET_APP) else Invariant.APP_VERSION_ORDER
             message = f"version {entry.version} lowers {app!r} from {number} to {after.app_versions.get(app)}"

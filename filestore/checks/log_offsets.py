@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from filestore.checks.report import Findings, Invariant
 from filestore.delta.log import Commit
 from filestore.delta.state import TableState
+from filestore.model.log_range import LogTransaction
 
 __all__ = ["check_log"]
 
@@ -41,7 +44,17 @@ def check_log(findings: Findings, before: TableState | None, after: TableState, 
             f"version {entry.version} lists log transaction {unknown[0]!r} as open, which no snapshot decided",
             version=entry.version,
         )
-    for transaction in (named | again).values():
+    _check_offsets(findings, before, after, entry, (*named.values(), *again.values()))
+
+
+def _check_offsets(
+    findings: Findings,
+    before: TableState | None,
+    after: TableState,
+    entry: Commit,
+    transactions: Iterable[LogTransaction],
+) -> None:
+    for transaction in transactions:
         for part in transaction.ranges:
             if not 0 <= part.start <= part.end <= after.log.offsets.get(part.bucket, -1):
                 findings.add(
@@ -50,7 +63,15 @@ def check_log(findings: Findings, before: TableState | None, after: TableState, 
                     f"covers {after.log.offsets.get(part.bucket)}",
                     version=entry.version,
                 )
-    for bucket, offset in (before.log.repaired if before is not None else {}).items():
+    if before is None or entry.begins_log:
+        return
+    if after.log.identity != before.log.identity:
+        findings.add(
+            Invariant.OFFSET_ORDER,
+            f"version {entry.version} has the offsets of another log, and does not say that a new one begins",
+            version=entry.version,
+        )
+    for bucket, offset in before.log.repaired.items():
         if after.log.repaired.get(bucket, -1) < offset:
             findings.add(
                 Invariant.OFFSET_ORDER,

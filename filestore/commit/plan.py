@@ -49,7 +49,9 @@ def plan_actions(proposal: Proposal, state: TableState, now_ms: int) -> list[Act
             code="file-gone",
             again=True,
         )
-    offsets = advance(state.log.offsets, (*proposal.log.transactions, *_republished(proposal)))
+    new_log = proposal.log.new_log
+    known_offsets = state.log.offsets if new_log is None else new_log.offsets
+    offsets = advance(known_offsets, (*proposal.log.transactions, *_republished(proposal)))
     data_change = proposal.operation.changes_data
     info = commit_info(_counted(proposal, state, removes), state.version, timestamp)
     actions = [info, *_definition_actions(proposal, state)]
@@ -135,6 +137,10 @@ def _definition_actions(proposal: Proposal, state: TableState) -> list[Action]:
 
 def _log_actions(proposal: Proposal, state: TableState) -> list[Action]:
     """The log's domain, when it changes: its identity, and the transactions that may still have to be ended."""
+    if (new_log := proposal.log.new_log) is not None:  # what was open in the former log cannot be ended any more
+        begun: dict[str, Any] = {"identity": dict(new_log.identity), "open": [], "begins": state.version + 1}
+        eventual = state.definition.options["log.consistency"] == "eventual"
+        return [domain_action(LOG_DOMAIN, begun | ({"repaired": dict(new_log.offsets)} if eventual else {}))]
     known = {t.id for t in state.log.open}
     if gone := [lost for lost in proposal.log.republished if lost not in known]:
         raise Conflict(
@@ -147,10 +153,10 @@ def _log_actions(proposal: Proposal, state: TableState) -> list[Action]:
     repaired = {**known_repaired, **{b: max(at, known_repaired.get(b, 0)) for b, at in proposal.log.repaired.items()}}
     if proposal.premises.log_order:  # there is nothing to end: they are kept to be known in the tail
         opened = [t for t in opened if any(part.end > repaired.get(part.bucket, 0) for part in t.ranges)]
-    identity = dict(proposal.log.identity) or state.log.identity
-    if (opened, identity, repaired) == (list(state.log.open), state.log.identity, state.log.repaired):
+    if (opened, repaired) == (list(state.log.open), state.log.repaired):
         return []
-    domain: dict[str, Any] = {"identity": identity, "open": [t.to_json() for t in opened]}
+    domain: dict[str, Any] = {"identity": state.log.identity, "open": [t.to_json() for t in opened]}
+    domain |= {"begins": state.log.begins} if state.log.begins else {}
     return [domain_action(LOG_DOMAIN, domain | ({"repaired": repaired} if repaired else {}))]
 
 

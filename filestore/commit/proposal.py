@@ -12,7 +12,7 @@ from filestore.model.log_range import LogTransaction
 from filestore.model.partition_set import NO_PARTITIONS, PartitionSet
 from filestore.model.snapshot import Operation
 
-__all__ = ["AppVersion", "FileChanges", "LogChanges", "Premises", "Proposal", "RunChanges"]
+__all__ = ["AppVersion", "FileChanges", "LogChanges", "NewLog", "Premises", "Proposal", "RunChanges"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,19 @@ class RunChanges:
 
 
 @dataclass(frozen=True, slots=True)
+class NewLog:
+    """A log that takes the place of one that was lost.
+
+    Attributes:
+        identity: What its offsets are bound to.
+        offsets: For each bucket the offset at which the table's records begin.
+    """
+
+    identity: Mapping[str, str]
+    offsets: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class LogChanges:
     """The decisions of a commit about the table's log (log/table/PROTOCOL.md).
 
@@ -80,7 +93,7 @@ class LogChanges:
         ended: Ids of transactions of earlier commits that are known to have ended.
         repaired: For each bucket of an eventual log, the offset before which every record is named by a commit or was
             repaired by one.
-        identity: The log in which offsets are valid, if this commit sets it.
+        new_log: The log that begins with this commit; None if the table keeps the one that it has.
         fenced: Ids of commits of writers that were given up: they are refused from this version on.
     """
 
@@ -88,7 +101,7 @@ class LogChanges:
     republished: Mapping[str, LogTransaction | None] = field(default_factory=dict)
     ended: frozenset[str] = frozenset()
     repaired: Mapping[int, int] = field(default_factory=dict)
-    identity: Mapping[str, str] = field(default_factory=dict)
+    new_log: NewLog | None = None
     fenced: frozenset[str] = frozenset()
 
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from filestore import layout
 from filestore.decoding import decoding, well_formed
-from filestore.delta.actions import LOG_OFFSET_APP, POSITION_APP, Action, decode
+from filestore.delta.actions import LOG_DOMAIN, LOG_OFFSET_APP, POSITION_APP, Action, decode
 from filestore.delta.state import TableState, snapshot_of
 from filestore.errors import Corrupt, NotFound
 from filestore.model.snapshot import Snapshot
@@ -63,6 +63,15 @@ class Commit:
             if "commitInfo" in action:
                 return action["commitInfo"].get("inCommitTimestamp")  # type: ignore[no-any-return]
         return None
+
+    @property
+    def begins_log(self) -> bool:
+        """True if the table's log begins anew with this version (log/table/PROTOCOL.md section 8.4)."""
+        domains = (action["domainMetadata"] for action in self.actions if "domainMetadata" in action)
+        return any(
+            domain["domain"] == LOG_DOMAIN and json.loads(domain["configuration"]).get("begins") == self.version
+            for domain in domains
+        )
 
     @property
     def positions(self) -> dict[str, int]:

@@ -170,6 +170,7 @@ def _log_state(app_versions: Mapping[str, int], domains: Mapping[str, str]) -> L
             identity=domain.get("identity", {}),
             open=tuple(LogTransaction.from_json(t) for t in domain.get("open", ())),
             repaired={int(bucket): offset for bucket, offset in domain.get("repaired", {}).items()},
+            begins=domain.get("begins", 0),
         )
 
 

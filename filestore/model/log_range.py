@@ -60,12 +60,14 @@ class LogState:
         open: Log transactions of committed versions that may still have to be ended.
         repaired: For each bucket of a log that is read in its own order, the offset before which every record is named
             by a commit or was repaired by one.
+        begins: The version with which this log begins: records of earlier versions, and of itself, were in another one.
     """
 
     offsets: Mapping[int, int] = field(default_factory=dict)
     identity: Mapping[str, str] = field(default_factory=dict)
     open: tuple[LogTransaction, ...] = ()
     repaired: Mapping[int, int] = field(default_factory=dict)
+    begins: int = 0
 
 
 def advance(offsets: Mapping[int, int], transactions: Iterable[LogTransaction]) -> dict[int, int]:

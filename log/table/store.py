@@ -90,8 +90,9 @@ class LogConfig:
     def if_gone(self) -> str:
         """Returns what to do if the log does not exist any more."""
         return (
-            f"it was the log of table {self.database}.{self.table}. scan() and get() still read the table: restore the "
-            "log, or write its rows into a new table"
+            f"it was the log of table {self.database}.{self.table}. scan() and get() still read the table. Restore the "
+            f"log, or begin a new one at the newest version: `tablestore new-log {self.database}.{self.table}` "
+            "(Table.new_log)"
         )
 
 
@@ -264,6 +265,15 @@ class LogStore(Closing, Protocol):
             Unsupported: ``kafka-transaction-timeout``: the broker's limit, if it is known, would abort prepared
                 transactions; ``log-sasl``, ``log-tls``: they could not be ended over such a connection.
             Unavailable: the log's server does not answer.
+        """
+
+    def create_anew(self) -> None:
+        """Creates the log in the place of one that is gone or damaged. It deletes nothing, and may be called again.
+
+        What is left of an embedded log is moved aside. A topic of the name that somebody has made since is taken if it
+        agrees with the table's options, whatever is in it.
+
+        Raises: as `create`.
         """
 
     def drop(self) -> None:

@@ -116,6 +116,7 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
     },
     "Care": {
         "doctor": care.doctor,
+        "new-log": care.new_log,
         "compact": care.compact,
         "compactor": compactor.compactor,
         "maintain": life.maintain,

@@ -1,4 +1,4 @@
-"""The commands ``doctor`` and ``compact``."""
+"""The commands ``doctor``, ``new-log`` and ``compact``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tablestore.cli.output import note, print_json, print_lines, print_table
 if TYPE_CHECKING:
     from filestore.doctor import Report
 
-__all__ = ["compact", "doctor"]
+__all__ = ["compact", "doctor", "new_log"]
 
 
 def doctor(
@@ -55,6 +55,22 @@ def _as_dict(name: str, report: Report) -> dict[str, object]:
             {"severity": f.severity, "invariant": f.code, "path": f.path, "message": f.message} for f in report.findings
         ],
     }
+
+
+def new_log(name: TableName, catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None) -> None:
+    """Begin a new log at the newest version, if a table's log was lost. Otherwise it changes nothing.
+
+    Rows and versions stay. Readers of changes that were behind have to read all rows once.
+    """
+    with open_table(name, catalog, token) as table:
+        begun = table.new_log()
+    if begun is None:
+        note(f"{name} has its log: nothing was changed")
+        return
+    note(
+        f"version {begun.version}: a new log of {name} begins. Readers of changes that had not read version "
+        f"{begun.version - 1} fail with log-gap: begin them again with --scan full, or with --on-log-gap rescan"
+    )
 
 
 def compact(

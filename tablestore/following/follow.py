@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 from filestore.contexts import Closing
 from filestore.delta.log import Commit
 from filestore.delta.state import TableState
-from filestore.errors import NotFound
+from filestore.errors import Corrupt, NotFound, Unavailable
 from filestore.life.consumers import Consumer
 from filestore.metrics.meter import NO_METER
 from filestore.model.rowkind import KIND_COLUMN, RowKind
@@ -22,7 +22,7 @@ from filestore.reading.scan import plan_scan
 from filestore.rows.casting import cast_rows
 from filestore.table import FileStore
 from log.table.store import LogConfig
-from managed_table.own_log import require_own_log
+from managed_table.own_log import require_own_log, require_records
 from tablestore.following.follow_metrics import FollowMeter
 from tablestore.following.gaps import OnLogGap, is_gap, truncation
 from tablestore.following.pieces import (
@@ -214,6 +214,8 @@ class Run:
         """Yields the changes of the next version."""
         self._require_same_table()
         self._walk.take(commit)
+        if commit.begins_log:
+            records.close()  # what is open is the former log
         for piece in self._planner.pieces(commit):
             yield from self._given(records, piece, commit)
         self._passed(commit)
@@ -286,12 +288,25 @@ class Run:
     ) -> Iterator[pa.RecordBatch]:
         """Yields a piece's batches, and counts them."""
         oldest = self._at.version if version is None else version
-        with nullcontext() if isinstance(piece, LogPiece) else self._filestore.reading(oldest):
+        reading = self._reading_log(commit.version) if isinstance(piece, LogPiece) else self._filestore.reading(oldest)
+        with reading:
             for rows in read_changes(piece, records, self._how.mode):
                 # cast to the snapshot's types, so that all batches can be one table
                 for batch in cast_rows(rows, self._schema).to_batches(self._how.max_rows):
                     self._count(batch.num_rows, commit)
                     yield batch
+
+    @contextmanager
+    def _reading_log(self, version: int) -> Iterator[None]:
+        """Surrounds the reading of a version's records: an error becomes `log-gap` if a new log has begun since."""
+        try:
+            yield
+        except (NotFound, Corrupt, Unavailable) as error:
+            try:
+                require_records(self._filestore.state(), version, self._filestore.location)
+            except NotFound as gap:
+                raise gap from error
+            raise
 
     def _count(self, rows: int, commit: Commit) -> None:
         now_ms = self._filestore.ambient.now_ms()

@@ -25,6 +25,7 @@ from filestore.reading.difference import SlotDifference, VersionPair, changed_ro
 from filestore.reading.scan import ScanPlan, scan
 from filestore.rows.reshape import reshaped
 from filestore.rows.upserts import upserts
+from managed_table.own_log import require_records
 from tablestore.following.admission import between
 from tablestore.following.hybrid import Difference, FromLog, Recorded, Replaced, Step, changelog_step, steps
 from tablestore.following.records import RecordReader
@@ -243,7 +244,8 @@ class Planner:
         """Returns the changes of a version; with `by_bucket` ordered by bucket.
 
         Raises:
-            NotFound: ``snapshot-expired``: the version before is needed, and is not complete any more.
+            NotFound: ``snapshot-expired``: the version before is needed, and is not complete any more; ``log-gap``: its
+                records were in a log that was lost.
         """
         definition = self._walk.definition(commit.version)
         step = self._step(commit, definition)
@@ -251,6 +253,7 @@ class Planner:
             case None:
                 return []
             case FromLog():
+                require_records(self._walk.filestore.known, step.version, self._walk.filestore.location)
                 return self._logged_pieces(step, definition)
             case Recorded():
                 return self._recorded(commit, definition)
@@ -261,7 +264,9 @@ class Planner:
 
     def _step(self, commit: Commit, definition: TableDefinition) -> Step | None:
         if self._mode is ResultMode.CHANGELOG:
-            return changelog_step(commit, definition, logged=self._logged)
+            # a position in the middle of a version counts its records, so tasks do not go over to its files
+            lost = not self._by_bucket and commit.version <= self._walk.filestore.known.log.begins
+            return changelog_step(commit, definition, logged=self._logged and not lost)
         return next(steps([commit.snapshot()], keyed=bool(definition.primary_key)), None)
 
     def _logged_pieces(self, step: FromLog, definition: TableDefinition) -> list[Piece]:

@@ -71,8 +71,8 @@ def _named(filestore: FileStore, state: TableState) -> list[tuple[LogTransaction
     named: list[tuple[LogTransaction, int]] = []
     again: set[str] = set()
     for snapshot in filestore.snapshots():
-        if snapshot.version > state.version:
-            continue
+        if not state.log.begins < snapshot.version <= state.version:
+            continue  # it was committed a moment ago, or its records were in a log that was lost
         again |= snapshot.republished.keys()
         named += [(transaction, snapshot.version) for transaction in snapshot.transactions]
         named += [(found, snapshot.version) for found in snapshot.republished.values() if found is not None]

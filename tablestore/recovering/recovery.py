@@ -7,13 +7,13 @@ snapshots have decided both already: this only makes it visible to the log's own
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from filestore.ambient import Ambient
 from filestore.commit.fence import fence
 from filestore.delta.state import TableState
-from filestore.errors import InvalidRequest
+from filestore.errors import Conflict, Corrupt, InvalidRequest
 from filestore.model.log_range import LogTransaction
 from filestore.table import FileStore
 from log.table.open_transaction import OpenTransaction
@@ -66,6 +66,7 @@ class Recovery:
         self._ended: set[str] = set()
         self._fenced: set[str] = set()
         self._swept = False
+        self._log_identity: Mapping[str, str] = {}
         self._left: tuple[frozenset[str], int] = (frozenset(), 0)
 
     @property
@@ -81,9 +82,12 @@ class Recovery:
         Raises:
             Unavailable: the log does not answer, so that a write would not succeed either.
             Corrupt: ``log-replaced``.
+            Conflict: ``metadata-changed``: a new log has begun since that version. Begin again.
         """
         if log is None:
             return Recovered()
+        if state.log.identity != self._log_identity:
+            self.search_again()  # another process has begun a new log
         listed = state.log.open
         self._ended &= {t.id for t in listed}
         waiting = [t for t in listed if t.id not in self._ended]
@@ -94,7 +98,8 @@ class Recovery:
         completed: list[str] = []
         with log.lend() as opened:
             if not self._swept:
-                require_own_log(opened, state)
+                self._require_own(opened, state)
+                self._log_identity = state.log.identity
             lost = self._commit(opened, waiting, late=True)
             if dead or not self._swept:
                 aborted = opened.abort_unnamed(self._dead_among)
@@ -106,6 +111,19 @@ class Recovery:
             republish(self._filestore, log.config, transaction_id)
         ended = tuple(t.id for t in waiting if t.id in self._ended)
         return Recovered(ended, tuple(aborted), lost, completed=tuple(completed))
+
+    def _require_own(self, log: LogStore, state: TableState) -> None:
+        try:
+            require_own_log(log, state)
+        except Corrupt:
+            newest = self._filestore.state()
+            require_own_log(log, newest)
+            raise Conflict(
+                f"a new log began with version {newest.log.begins} while this was prepared on version {state.version}: "
+                "retry",
+                code="metadata-changed",
+                again=True,
+            ) from None
 
     def foreign(self, log: LogSession | None) -> tuple[OpenTransaction, ...]:
         """Lists open transactions of other programs, for which readers of the log wait.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -47,6 +49,18 @@ def test_a_rollback_asks_first(busy: Table, run: Run) -> None:
     done = run("rollback", "shop.busy", "--version", 2, answers="y\n")
     assert done.exit_code == 0
     assert rows(busy) == before
+
+
+@pytest.mark.slow
+def test_a_new_log_begins_once(busy: Table, run: Run) -> None:
+    assert "shop.busy has its log" in run("new-log", "shop.busy").stderr
+    shutil.rmtree(Path(busy.location) / "_log")
+    doctor = run("doctor", "shop.busy", "--format", "json")
+    assert doctor.exit_code == 1 and "`tablestore new-log shop.busy`" in doctor.stdout
+    begun = run("new-log", "shop.busy")
+    assert begun.exit_code == 0 and begun.stderr.startswith("version 8: a new log of shop.busy begins")
+    assert "shop.busy has its log" in run("new-log", "shop.busy").stderr
+    assert run("doctor", "shop.busy").exit_code == 0
 
 
 @pytest.mark.slow

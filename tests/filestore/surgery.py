@@ -199,6 +199,10 @@ def _repaired_is_forgotten(store: FileStore) -> None:
         edit_entry(store, version, lambda actions, domain=domain: actions.extend(domain))  # type: ignore[misc]
 
 
+def _another_log(store: FileStore) -> None:
+    edit_entry(store, 3, lambda actions: actions.extend(_domain("tablestore.log", identity={"topic": "y"}, open=[])))
+
+
 def _unknown_open(store: FileStore) -> None:
     transaction = {"id": "t", "ranges": [], "producer_id": 1, "producer_epoch": 0}
     configuration = json.dumps({"identity": {}, "open": [transaction]})
@@ -447,6 +451,7 @@ _LOG: dict[str, tuple[Invariant, Damage]] = {
     "a decided transaction is not open": (Invariant.OPEN_TRANSACTION, lambda store: _transaction(store, 0)),
     "an open transaction was never decided": (Invariant.OPEN_TRANSACTION, _unknown_open),
     "a repaired offset goes back": (Invariant.OFFSET_ORDER, _repaired_goes_back),
+    "offsets of another log": (Invariant.OFFSET_ORDER, _another_log),
     "what was repaired is not named any more": (Invariant.OFFSET_ORDER, _repaired_is_forgotten),
     "published again without having been open": (Invariant.OPEN_TRANSACTION, lambda store: _republished(store, None)),
     "published again and not open": (Invariant.OPEN_TRANSACTION, lambda store: _republished(store, "t2")),

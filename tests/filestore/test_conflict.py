@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from filestore.commit.conflict import Clear, Done, Rebase, judge
 from filestore.commit.plan import commit_info, plan_actions
-from filestore.commit.proposal import AppVersion, LogChanges, Proposal
+from filestore.commit.proposal import AppVersion, LogChanges, NewLog, Proposal
 from filestore.delta.actions import (
     RUN_DOMAIN,
     Action,
@@ -26,9 +27,10 @@ from filestore.delta.log import Commit
 from filestore.delta.state import TableState
 from filestore.errors import Conflict
 from filestore.model.files import DataFile, DeletionVector, PendingRun, Slot, Tombstones
-from filestore.model.log_range import LogRange, LogTransaction
+from filestore.model.log_range import LogRange, LogState, LogTransaction
 from filestore.model.partition_set import ALL_PARTITIONS, NO_PARTITIONS, PartitionSet
 from filestore.model.snapshot import Operation
+from filestore.model.table_options import TableOptions
 from tests.proposals import propose
 from tests.tables import define
 
@@ -285,14 +287,30 @@ def test_offsets_are_repeated_and_never_go_back() -> None:
 
 def test_ended_transactions_leave_the_list_and_nothing_is_written_when_nothing_changes() -> None:
     one, two = LogTransaction("t1", (LogRange(0, 0, 1, 1),), 7, 2), LogTransaction("t2", (LogRange(0, 1, 2, 1),))
-    before = state()
-    first = before.next(6, plan_actions(proposal(transactions=(one,), identity={"topic": "x"}), before, 1))
+    before = state().next(6, plan_actions(proposal(new_log=NewLog({"topic": "x"}, {0: 0})), state(), 1))
+    first = before.next(7, plan_actions(proposal(transactions=(one,)), before, 1))
     assert first.log.open == (one,)
-    assert first.log.identity == {"topic": "x"}
-    second = first.next(7, plan_actions(proposal(transactions=(two,), ended=frozenset(["t1"])), first, 1))
+    second = first.next(8, plan_actions(proposal(transactions=(two,), ended=frozenset(["t1"])), first, 1))
     assert second.log.open == (two,)
-    assert second.log.identity == {"topic": "x"}
+    assert (second.log.identity, second.log.begins) == ({"topic": "x"}, 6)
     assert "domainMetadata" not in kinds(plan_actions(proposal(ended=frozenset(["t1"])), second, 1))
+
+
+@pytest.mark.parametrize("consistency", ["transactional", "eventual"])
+def test_a_new_log_has_offsets_of_its_own_and_nothing_open(consistency: str) -> None:
+    former = {"identity": {"topic": "x"}, "open": [LogTransaction("t", ()).to_json()], "repaired": {"0": 9}}
+    before = replace(
+        state(
+            app_versions={"tablestore.log.offset.0": 10, "query": 3},
+            domains={"tablestore.log": json.dumps(former)},
+        ),
+        definition=replace(DEFINITION, options=TableOptions.parse({"log.consistency": consistency})),
+    )
+    actions = plan_actions(proposal(Operation.ALTER, new_log=NewLog({"topic": "y"}, {0: 2})), before, 1)
+    after = before.next(6, actions)
+    repaired = {0: 2} if consistency == "eventual" else {}
+    assert after.log == LogState({0: 2}, {"topic": "y"}, (), repaired, begins=6)
+    assert Commit(6, tuple(actions)).begins_log and not Commit(7, tuple(actions)).begins_log
 
 
 def test_what_takes_a_lost_transactions_place_is_open_and_only_once() -> None:

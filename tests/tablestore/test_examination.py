@@ -105,11 +105,11 @@ def lose_log(table: Table, lost: str) -> None:
     ],
     indirect=["log_options"],
 )
-def test_a_log_without_which_no_write_succeeds_is_a_problem_and_both_say_what_to_do(
+def test_a_log_without_which_no_write_succeeds_is_a_problem_and_both_name_the_command(
     store: Store, table: Table, lost: str
 ) -> None:
     lose_log(table, lost)
-    remedy = "it was the log of table shop.t. scan() and get() still read the table: restore"
+    remedy = "`tablestore new-log shop.t`"
     report = table.examine()
     assert [(f.code, f.severity) for f in report.findings] == [(Invariant.LOG_UNUSABLE, Severity.PROBLEM)]
     assert remedy in report.findings[0].message and not report.healthy

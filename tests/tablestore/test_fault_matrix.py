@@ -190,6 +190,12 @@ def lost_records(table: Table) -> None:
         assert opened.abort_unnamed(lambda ids: ids)
 
 
+def lost_log(table: Table) -> None:
+    """The log is gone, with the records of all versions."""
+    three_versions(table)
+    shutil.rmtree(Path(table.location) / "_log")
+
+
 def half_folded(table: Table) -> None:
     three_versions(table)
     table.compact(full=True)
@@ -291,6 +297,16 @@ OPERATIONS = {
     ),
     "write after dead writers": Operation(lambda table: some(table, 30, 60, 2), dying_writers, logs=("embedded",)),
     "republication": Operation(lambda table: table.recover(), lost_records, logs=("embedded",), log_is_whole=False),
+    "new log": Operation(
+        lambda table: table.new_log(), lost_log, logs=("embedded",), log_is_whole=False, options=EVENTUAL
+    ),
+    "new log in a race": Operation(
+        lambda table: table.new_log(),
+        lost_log,
+        logs=("embedded",),
+        log_is_whole=False,
+        rival=lambda table: table.new_log(),
+    ),
     "write after a republication": Operation(
         lambda table: some(table, 30, 60, 2), lost_records, logs=("embedded",), log_is_whole=False
     ),

@@ -6,11 +6,8 @@ locks.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
-import os
-import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,19 +15,16 @@ from typing import Any
 import pyarrow as pa
 
 from filestore.ambient import Ambient
-from filestore.decoding import well_formed
-from filestore.errors import AlreadyExists, Conflict, InvalidRequest, NotFound, TableStoreError
+from filestore.errors import AlreadyExists, Conflict, InvalidRequest, TableStoreError
 from filestore.model.log_range import LogRange, LogTransaction
-from filestore.refused import refused
-from filestore.storage.local import sync_folder
 from log.slices import BATCH_BYTES, BATCH_ROWS, slices
+from log.table.embedded.folder import LogFolder
 from log.table.embedded.segments import (
     CONTROL,
     DATA,
     Segment,
     Segments,
     StoredSegment,
-    create_file,
     decode_control,
     decode_segment,
     encode_segment,
@@ -46,10 +40,6 @@ __all__ = ["EmbeddedLog"]
 
 logger = logging.getLogger(__name__)
 
-_IDENTITY_FILE = "log.json"
-_FORMAT = 1
-_IDENTITY_ADVICE = "restore it, or write it anew (PROTOCOL.md section 6 says what it holds)"
-
 
 class EmbeddedLog(LogStore):
     """A log in SQLite files.
@@ -62,41 +52,27 @@ class EmbeddedLog(LogStore):
     def __init__(self, config: LogConfig, ambient: Ambient) -> None:
         self._config = config
         self._ambient = ambient
-        self._folder = Path(config.location)
-        self._partitions = [Segments(partition_path(self._folder, b), config.if_gone) for b in range(config.buckets)]
+        self._files = LogFolder(config, ambient)
+        folder = Path(config.location)
+        self._partitions = [Segments(partition_path(folder, b), config.if_gone) for b in range(config.buckets)]
 
     def create(self) -> None:
         """Creates the folder under another name, then renames it: a log exists as a whole or not at all."""
-        if self.exists():
-            return self._check_same()
-        draft = self._draft()
-        try:
-            draft.mkdir(parents=True)
-            for bucket in range(self._config.buckets):
-                create_file(partition_path(draft, bucket))
-            _write_durably(draft / _IDENTITY_FILE, json.dumps(self._new_identity(), indent=1))
-            draft.rename(self._folder)
-        except OSError as error:
-            # Another process was faster if its log is there now.
-            if not self.exists():
-                raise refused(f"cannot make a log in {self._folder}", error, "log-unavailable") from error
-            self._check_same()
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
-        sync_folder(self._folder.parent)
+        self._files.create()
+
+    def create_anew(self) -> None:
+        """Creates the folder in the place of what is left of it, which is in a folder ``lost-…`` below it then."""
+        self.close()
+        self._files.create_anew()
 
     def drop(self) -> None:
         """Renames the folder, then deletes it: a drop that is interrupted leaves a leftover, never half a log."""
         self.close()
-        renamed = self._draft()
-        with contextlib.suppress(FileNotFoundError):
-            self._folder.rename(renamed)
-        for leftover in self._folder.parent.glob(f"{self._folder.name}.*.tmp"):
-            shutil.rmtree(leftover, ignore_errors=True)
+        self._files.drop()
 
     def exists(self) -> bool:
         """Returns whether the folder holds a log."""
-        return (self._folder / _IDENTITY_FILE).exists()
+        return self._files.exists()
 
     def check_adoptable(self) -> None:
         """Refuses to adopt a log: an embedded one is in the folder of its own table."""
@@ -107,7 +83,7 @@ class EmbeddedLog(LogStore):
 
     def identity(self) -> dict[str, str]:
         """Returns the log's identity: ``topic_id`` was drawn by `create`, and a moved folder keeps it."""
-        stored = self._stored_identity()
+        stored = self._files.identity()
         return {"system": "embedded", "topic": "", "topic_id": stored["log_id"], "cluster_id": ""}
 
     def begin(self, transaction_id: str) -> EmbeddedLogWriter:
@@ -205,7 +181,7 @@ class EmbeddedLog(LogStore):
 
     def check_writable(self) -> None:
         """Checks that it is there with all its partitions; no setting says how it is reached."""
-        self._stored_identity()
+        self._files.identity()
         self.end_offsets()
 
     def keep_for(self, milliseconds: int | None) -> None:
@@ -246,42 +222,6 @@ class EmbeddedLog(LogStore):
         found = partition.end(transaction_id, part.start, part.end, commit=commit)
         # Trimmed is not lost: retention took records that every reader could have had.
         return found == part.count or part.start < partition.bounds()[0]
-
-    def _draft(self) -> Path:
-        return self._folder.with_name(f"{self._folder.name}.{self._ambient.new_id()}.tmp")
-
-    def _new_identity(self) -> dict[str, Any]:
-        return {
-            "format": _FORMAT,
-            "table_id": self._config.table_id,
-            "log_id": self._ambient.new_id(),
-            "buckets": self._config.buckets,
-        }
-
-    def _stored_identity(self) -> dict[str, Any]:
-        path = self._folder / _IDENTITY_FILE
-        try:
-            text = path.read_bytes()
-        except FileNotFoundError:
-            raise NotFound(f"there is no log in {self._folder}: {self._config.if_gone}", code="log-not-found") from None
-        with well_formed(f"the log's file {path}", code="log-corrupt", advice=_IDENTITY_ADVICE):
-            stored: dict[str, Any] = json.loads(text)
-            return {name: stored[name] for name in ("format", "table_id", "log_id", "buckets")}
-
-    def _check_same(self) -> None:
-        stored = self._stored_identity()
-        wanted = {
-            "format": _FORMAT,
-            "table_id": self._config.table_id,
-            "buckets": self._config.buckets,
-        }
-        for name, value in wanted.items():
-            if stored[name] != value:
-                raise AlreadyExists(
-                    f"{self._folder} holds a log with {name} = {stored[name]}, and this table needs {value}: "
-                    "drop that log or choose another location",
-                    code="log-exists",
-                )
 
 
 class EmbeddedLogWriter:
@@ -379,10 +319,3 @@ def _within(segment: StoredSegment, part: LogRange) -> tuple[int, int]:
     """Returns which records of a record batch are in a range: the number of the first, and how many."""
     first = max(part.start - segment.base_offset, 0)
     return first, min(part.end - segment.base_offset, segment.count) - first
-
-
-def _write_durably(path: Path, text: str) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())

@@ -160,7 +160,8 @@ class Topic:
         if partitions != self._config.buckets:
             raise AlreadyExists(
                 f"{action}: it has {partitions} partitions, not {self._config.buckets}, one a bucket: "
-                "choose another log.kafka.topic, or make the table with that many buckets",
+                "choose another log.kafka.topic, or make the table with that many buckets; if the topic was made by "
+                "mistake in the place of the table's, delete it",
                 code="log-exists",
             )
         found = self._client.settings()

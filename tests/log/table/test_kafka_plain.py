@@ -47,7 +47,7 @@ class TestPlainKafkaLog(LogStoreTests):
         admin.delete_topics([topic_of(config)])[topic_of(config)].result()
         until(lambda: not log.exists(), "the topic is gone")
         writer = log.begin(transaction_id(config))
-        with pytest.raises(NotFound, match=r"has no topic .* scan\(\) and get\(\) still read the table") as caught:
+        with pytest.raises(NotFound, match=r"has no topic .* `tablestore new-log ") as caught:
             writer.append(0, changes([2]))
             writer.prepare()
         writer.abort()

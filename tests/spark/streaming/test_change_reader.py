@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import pickle
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -213,6 +215,26 @@ def test_a_gap_in_a_version_that_was_read_in_part_rereads_all_rows(
     assert "are gone" in caplog.text
     put(orders, 11)
     assert [row["id"] for batch in stream.batches() for row in batch] == [11]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("mode", ["upsert", "changelog"])
+def test_a_stream_that_was_behind_when_a_new_log_begins_goes_on_exactly(
+    orders: Table, mode: str, restarts: bool
+) -> None:
+    put(orders, 1, 2, 3)
+    stream = Stream(orders, mode=mode, onLogGap="rescan")
+    found = [row for batch in stream.batches() for row in batch]
+    put(orders, 2, 4, name="b")
+    shutil.rmtree(Path(orders.location) / "_log")
+    orders.new_log()
+    orders.write(pa.table({"id": [1], "_kind": ["-D"]}))
+    if restarts:
+        stream.restart()
+    found += [row for batch in stream.batches() for row in batch]
+    assert replay(found, ["id"]) == rows(orders)
+    put(orders, 7)
+    assert [row["id"] for batch in stream.batches() for row in batch] == [7]
 
 
 def test_without_rescan_a_gap_is_an_error(orders: Table) -> None:

@@ -1,0 +1,151 @@
+"""The folder of an embedded log: made, moved and removed as a whole (PROTOCOL.md section 6)."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from filestore.ambient import Ambient
+from filestore.decoding import well_formed
+from filestore.errors import AlreadyExists, NotFound
+from filestore.refused import refused
+from filestore.storage.local import sync_folder
+from log.table.embedded.segments import create_file, partition_path
+from log.table.store import LogConfig
+
+__all__ = ["LogFolder"]
+
+_IDENTITY_FILE = "log.json"
+_FORMAT = 1
+_IDENTITY_ADVICE = "restore it, or write it anew (PROTOCOL.md section 6 says what it holds)"
+_MOST_MOVES = 10
+
+
+class LogFolder:
+    """The folder with a log's partitions and its identity.
+
+    Args:
+        config: Its ``location`` is the folder.
+        ambient: The source of ids.
+    """
+
+    def __init__(self, config: LogConfig, ambient: Ambient) -> None:
+        self._config = config
+        self._ambient = ambient
+        self._folder = Path(config.location)
+
+    def exists(self) -> bool:
+        """Returns whether it holds a log."""
+        return (self._folder / _IDENTITY_FILE).exists()
+
+    def create(self) -> None:
+        """Creates the folder under another name, then renames it. A second call for the same table changes nothing."""
+        if self.exists():
+            return self._check_same()
+        draft = self._draft()
+        try:
+            self._write(draft)
+            draft.rename(self._folder)
+        except OSError as error:
+            # Another process was faster if its log is there now.
+            if not self.exists():
+                raise refused(f"cannot make a log in {self._folder}", error, "log-unavailable") from error
+            self._check_same()
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+        sync_folder(self._folder.parent)
+
+    def create_anew(self) -> None:
+        """Creates the folder under another name, moves what is there into it, and renames it. It deletes nothing."""
+        draft = self._draft()
+        try:
+            self._write(draft)
+            for _ in range(_MOST_MOVES):
+                with contextlib.suppress(FileNotFoundError):
+                    self._folder.rename(draft / f"lost-{self._ambient.new_id()}")
+                if _renamed(draft, self._folder):
+                    return sync_folder(self._folder.parent)
+        except OSError as error:
+            raise refused(f"cannot make a new log in {self._folder}", error, "log-unavailable") from error
+        raise AlreadyExists(
+            f"others make {self._folder} again and again: stop the writers of the table, and retry", code="log-exists"
+        )
+
+    def drop(self) -> None:
+        """Renames the folder, then deletes it."""
+        renamed = self._draft()
+        with contextlib.suppress(FileNotFoundError):
+            self._folder.rename(renamed)
+        for leftover in self._folder.parent.glob(f"{self._folder.name}.*.tmp"):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+    def identity(self) -> dict[str, Any]:
+        """Reads ``log.json``.
+
+        Raises:
+            NotFound: ``log-not-found``.
+            Corrupt: ``log-corrupt``.
+        """
+        path = self._folder / _IDENTITY_FILE
+        try:
+            text = path.read_bytes()
+        except FileNotFoundError:
+            raise NotFound(f"there is no log in {self._folder}: {self._config.if_gone}", code="log-not-found") from None
+        with well_formed(f"the log's file {path}", code="log-corrupt", advice=_IDENTITY_ADVICE):
+            stored: dict[str, Any] = json.loads(text)
+            return {name: stored[name] for name in ("format", "table_id", "log_id", "buckets")}
+
+    def _write(self, draft: Path) -> None:
+        draft.mkdir(parents=True)
+        for bucket in range(self._config.buckets):
+            create_file(partition_path(draft, bucket))
+        _write_durably(draft / _IDENTITY_FILE, json.dumps(self._new_identity(), indent=1))
+
+    def _draft(self) -> Path:
+        return self._folder.with_name(f"{self._folder.name}.{self._ambient.new_id()}.tmp")
+
+    def _new_identity(self) -> dict[str, Any]:
+        return {
+            "format": _FORMAT,
+            "table_id": self._config.table_id,
+            "log_id": self._ambient.new_id(),
+            "buckets": self._config.buckets,
+        }
+
+    def _check_same(self) -> None:
+        stored = self.identity()
+        wanted = {
+            "format": _FORMAT,
+            "table_id": self._config.table_id,
+            "buckets": self._config.buckets,
+        }
+        for name, value in wanted.items():
+            if stored[name] != value:
+                raise AlreadyExists(
+                    f"{self._folder} holds a log with {name} = {stored[name]}, and this table needs {value}: "
+                    "drop that log or choose another location",
+                    code="log-exists",
+                )
+
+
+def _renamed(draft: Path, folder: Path) -> bool:
+    """Renames a folder; returns False if there is one with that name, which a writer makes for its lease."""
+    try:
+        draft.rename(folder)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        return False
+    return True
+
+
+def _write_durably(path: Path, text: str) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,246 @@
+"""A new log begins at a version, after the table's log was lost."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from compaction.log_trim import trim_log
+from filestore.checks.report import Invariant
+from filestore.errors import AlreadyExists, Corrupt, NotFound, TableStoreError, Unavailable, Unsupported
+from filestore.model.snapshot import Operation
+from log.table.systems import open_log
+from tablestore import Store, Table
+from tablestore.following.gaps import truncates
+from tests.bothlogs import both_logs
+from tests.opened import again
+from tests.tablestore.recovering.test_claimed_commits import CLAIMED, Away, Once, claimed, through
+from tests.warehouses import Row, changes, replay, rows
+from tests.writers import put
+
+EVENTUAL = {"log.consistency": "eventual"}
+
+
+@pytest.fixture
+def table(store: Store, log_options: dict[str, str]) -> Table:
+    return make(store, log_options)
+
+
+def make(store: Store, options: dict[str, str]) -> Table:
+    made = store.create_table(
+        "shop.t", "id BIGINT, name STRING", primary_key=["id"], options={"bucket": "2", **options}
+    )
+    assert isinstance(made, Table)
+    put(made, 1, 2)
+    put(made, 2, 3, name="b")
+    return made
+
+
+def lose(table: Table) -> None:
+    """The topic is deleted, or the folder."""
+    config = table.opened.log_config()
+    assert config is not None
+    if config.system == "kafka":
+        with open_log(config, table.opened.ambient) as log:
+            log.drop()
+    else:
+        shutil.rmtree(config.location)
+
+
+def read_on(table: Table, version: int) -> list[Row]:
+    """The rows of a reader that had those of a version, and goes on to the newest one."""
+    known = [{**row, "_kind": "+I"} for row in rows(table, version)]
+    for batch in table.follow(version=version, on_log_gap="rescan", stop=table.filestore.state().version):
+        known = [] if truncates(batch) else known
+        known += batch.to_pylist()
+    return replay(known, ["id"])
+
+
+def unended(table: Table, *ids: int) -> None:
+    """A writer dies right behind its entry."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tablestore.recovering.recovery.Recovery.commit_transactions", lambda *_: None)
+        put(again(table), *ids)
+
+
+@both_logs
+@pytest.mark.parametrize("options", [{}, EVENTUAL], ids=["transactional", "eventual"])
+def test_a_lost_log_is_replaced_and_everybody_goes_on_or_gets_a_gap(
+    store: Store, log_options: dict[str, str], options: dict[str, str]
+) -> None:
+    table = make(store, {**log_options, **options})
+    assert table.new_log() is None, "nothing is lost"
+    other = again(table)  # another process, which has compared the log
+    put(other, 4)
+    unended(table, 5)
+    at = table.filestore.state().version
+    lose(table)
+    for writer in (other, again(table)):
+        with pytest.raises(NotFound, match=r"`tablestore new-log shop\.t`"):
+            put(writer, 6)
+    made = again(table).new_log()
+    assert made is not None and (made.version, made.operation) == (at + 1, Operation.ALTER)
+    assert table.new_log() is None, "it can be repeated"
+    put(other, 6)
+    put(table, 1, name="c")
+    assert table.recover().republished == ()
+    assert [f for f in table.examine().findings if f.code is not Invariant.ORPHAN] == []
+    found, newest = rows(table), at + 3
+    assert [row["id"] for row in found] == [1, 2, 3, 4, 5, 6] and table.filestore.state().version == newest
+    for version in range(newest + 1):
+        assert read_on(table, version) == found
+        exact = [r for b in table.follow(version=version, mode="changelog", stop=newest) for r in b.to_pylist()]
+        assert replay([{**row, "_kind": "+I"} for row in rows(table, version)] + exact, ["id"]) == found
+    with pytest.raises(NotFound, match=r'begins with version 5.*scan="full"') as caught:
+        changes(table, version=1)
+    assert caught.value.code == "log-gap"
+    assert [row["id"] for row in changes(table, version=at + 1)] == [6, 1]
+
+
+@both_logs
+@pytest.mark.parametrize("options", [{}, EVENTUAL], ids=["transactional", "eventual"])
+def test_a_reader_that_runs_meanwhile(store: Store, log_options: dict[str, str], options: dict[str, str]) -> None:
+    """One that goes by versions and has read them all goes on; one of an eventual log begins again."""
+    table = make(store, {**log_options, **options})
+    last = {"version": 2}
+    following = again(table).follow(on_log_gap="rescan", stop=lambda: following.progress.version >= last["version"])
+    known: list[Row] = []
+
+    def read() -> list[Row]:
+        nonlocal known
+        for batch in following:
+            known = ([] if truncates(batch) else known) + batch.to_pylist()
+            if replay(known, ["id"]) == rows(table):
+                break
+        return replay(known, ["id"])
+
+    last["version"] = 99
+    assert read() == rows(table)
+    lose(table)
+    assert table.new_log() is not None
+    put(table, 7)
+    assert read() == rows(table)
+    assert following.progress.rescans == (1 if options else 0)
+    following.close()
+
+
+@both_logs
+def test_the_log_of_another_making_is_taken(table: Table) -> None:
+    """Whoever made it died before the commit, or made it by hand."""
+    lose(table)
+    config = table.opened.log_config()
+    assert config is not None
+    with open_log(config, table.opened.ambient) as log:
+        log.create()
+        identity = log.identity()
+    with pytest.raises(Corrupt, match="`tablestore new-log`") as caught:
+        put(again(table), 4)
+    assert caught.value.code == "log-replaced"
+    assert [f.code for f in table.examine().findings] == [Invariant.LOG_DAMAGED]
+    assert table.new_log() is not None
+    assert table.filestore.state().log.identity == identity
+    put(again(table), 4)
+    assert table.examine().findings == ()
+
+
+def test_what_is_left_of_an_embedded_log_is_kept(table: Table) -> None:
+    folder = Path(table.location) / "_log"
+    (folder / "bucket-00000.sqlite").write_bytes(b"no database" * 1000)
+    assert table.new_log() is not None
+    put(table, 4)
+    assert table.examine().findings == ()
+    [kept] = folder.glob("lost-*")
+    assert json.loads((kept / "log.json").read_text())["buckets"] == 2
+    assert (kept / "bucket-00000.sqlite").read_bytes().startswith(b"no database")
+
+
+def test_the_log_of_another_table_is_not_taken(store: Store, table: Table) -> None:
+    other = store.create_table("shop.other", "id BIGINT", primary_key=["id"], options={"bucket": "2"})
+    assert isinstance(other, Table)
+    lose(table)
+    shutil.copytree(Path(other.location) / "_log", Path(table.location) / "_log")
+    with pytest.raises(AlreadyExists) as caught:
+        table.new_log()
+    assert caught.value.code == "log-exists"
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+@pytest.mark.parametrize("log_options", ["kafka"], indirect=True)
+def test_a_topic_with_another_number_of_partitions_is_a_problem_and_is_not_taken(table: Table) -> None:
+    """As a broker makes it that creates topics by itself."""
+    lose(table)
+    config = table.opened.log_config()
+    assert config is not None
+    with open_log(replace(config, buckets=1), table.opened.ambient) as log:
+        log.create()
+        assert not table.examine().healthy
+        with pytest.raises(AlreadyExists, match=r"1 partitions, not 2.*delete it"):
+            table.new_log()
+        log.drop()
+    assert table.new_log() is not None
+    put(table, 4)
+    assert table.examine().findings == ()
+
+
+def test_a_log_that_does_not_answer_is_not_replaced(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    def silent(_: object) -> None:
+        raise Unavailable("no broker answers")
+
+    monkeypatch.setattr("log.table.embedded.store.EmbeddedLog.check_writable", silent)
+    with pytest.raises(Unavailable):
+        table.new_log()
+    assert table.filestore.state().version == 2
+
+
+def test_a_table_without_a_log_has_none_to_begin(store: Store) -> None:
+    made = store.create_table("shop.n", "id BIGINT", options={"log.system": "none"})
+    assert isinstance(made, Table)
+    with pytest.raises(Unsupported) as caught:
+        made.new_log()
+    assert caught.value.code == "no-log"
+
+
+@pytest.mark.parametrize("fault", [Once, Away])
+def test_a_claimed_version_comes_before_the_new_log(fault: type[Once]) -> None:
+    """The database that holds the commits is away at each of its calls."""
+    for number in itertools.count(1):
+        with claimed({}) as table:
+            lose(table)
+            away = fault(number, Unavailable("injected"))
+            with suppress(Unavailable):
+                through(table, away).new_log()
+            table.new_log()
+            assert table.filestore.state().log.begins == 3, "version 2 was claimed"
+            put_one = [{"id": 3, "v": "c"}]
+            table.write(put_one)
+            assert rows(table) == [*CLAIMED, *put_one]
+            assert [f for f in table.examine().findings if f.code is not Invariant.ORPHAN] == []
+        if not away.fired:
+            break
+
+
+def test_a_tag_of_a_version_whose_records_were_lost_keeps_those_of_later_ones(store: Store) -> None:
+    table = make(store, {"log.retention": "1 ms"})
+    table.create_tag("kept", 1)
+    lose(table)
+    table.new_log()
+    put(table, 4)
+    trim_log(table.opened)
+    assert [row["id"] for row in changes(table, version=3)] == [4]
+
+
+def test_the_audit_log_begins_with_the_log(table: Table) -> None:
+    lose(table)
+    table.new_log()
+    put(table, 4)
+    assert table.system("audit_log").to_arrow().num_rows == 1
+    with pytest.raises(TableStoreError) as caught:
+        table.system("audit_log", from_version=0).to_arrow()
+    assert caught.value.code == "log-gap"
