@@ -48,6 +48,7 @@ class Block:
     language: str
     text: str
     output: str | None
+    heading: str
 
     @property
     def place(self) -> str:
@@ -65,7 +66,8 @@ def blocks_of(page: str) -> list[Block]:
         if blocks and match[1] == "text" and re.search(r"^```\n\s*\Z", before, re.M):
             blocks[-1] = dataclasses.replace(blocks[-1], output=match[2])
         else:
-            blocks.append(Block(page, before.count("\n") + 1, match[1], match[2], None))
+            heading = re.findall(r"^#+ (.*)$", FENCE.sub("", before), re.M)[-1]
+            blocks.append(Block(page, before.count("\n") + 1, match[1], match[2], None, heading))
     return blocks
 
 
@@ -98,17 +100,10 @@ class PageRun:
         Raises:
             AssertionError: a block prints something else than the page shows, or a command fails.
         """
-        before = dict(os.environ)
-        os.environ |= {"NO_COLOR": "1", "COLUMNS": "120", "PYTHONPATH": str(ROOT)}
-        os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        try:
-            with contextlib.ExitStack() as services:
-                for block in blocks_of(self._page):
-                    if block.language in ("python", "sql", "bash"):
-                        self._run_block(block, services)
-        finally:
-            os.environ.clear()
-            os.environ.update(before)
+        with environment(), contextlib.ExitStack() as services:
+            for block in blocks_of(self._page):
+                if block.language in ("python", "sql", "bash"):
+                    self._run_block(block, services)
 
     def _run_block(self, block: Block, services: contextlib.ExitStack) -> None:
         if block.language == "python":
@@ -139,6 +134,11 @@ class PageRun:
             rows.show()
         return printed.getvalue()
 
+    def run_line(self, line: str, block: Block) -> str:
+        """Runs a command of a block that leaves nothing running, in `environment`; returns what it prints."""
+        with contextlib.ExitStack() as services:
+            return self._run_command(self._replaced(line), block, services)
+
     def _run_command(self, line: str, block: Block, services: contextlib.ExitStack) -> str:
         words = shlex.split(line, comments=True)
         if words[:2] == ["tablestore", "serve"]:
@@ -160,6 +160,19 @@ class PageRun:
         )
         assert ended.returncode == 0, f"{block.place}: {line}\n{ended.stdout}{ended.stderr}"
         return ended.stdout
+
+
+@contextlib.contextmanager
+def environment() -> Iterator[None]:
+    """The variables with which commands of a page run; what they export is gone afterwards."""
+    before = dict(os.environ)
+    os.environ |= {"NO_COLOR": "1", "COLUMNS": "120", "PYTHONPATH": str(ROOT)}
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def commands_of(text: str) -> Iterator[str]:
