@@ -9,14 +9,8 @@ from filestore.ambient import Ambient
 from filestore.commit.held import held
 from filestore.commit.plan import commit_info
 from filestore.commit.proposal import Proposal
-from filestore.delta.actions import (
-    LOG_DOMAIN,
-    Action,
-    domain_action,
-    encode,
-    metadata_action,
-    protocol_action,
-)
+from filestore.delta.actions import LOG_DOMAIN, Action, domain_action, metadata_action, protocol_action
+from filestore.delta.entry import encode
 from filestore.delta.log import DeltaLog
 from filestore.delta.state import TableState
 from filestore.errors import AlreadyExists

@@ -14,7 +14,7 @@ from filestore.commit.held import held, needs_its_catalog
 from filestore.commit.new_files import check_new_files, explained, fenced_files
 from filestore.commit.plan import plan_actions
 from filestore.commit.proposal import Proposal
-from filestore.delta.actions import encode
+from filestore.delta.entry import encode
 from filestore.delta.log import Commit, DeltaLog
 from filestore.delta.state import TableState
 from filestore.errors import AlreadyExists, CommitUnknown, Conflict, NotFound, TableStoreError, Unavailable

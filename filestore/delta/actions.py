@@ -27,9 +27,7 @@ __all__ = [
     "cdc_action",
     "check_protocol",
     "data_file",
-    "decode",
     "domain_action",
-    "encode",
     "file_key",
     "metadata_action",
     "no_domain_action",
@@ -72,19 +70,6 @@ _WRITER_FEATURES = [
     WRITER_FEATURE,
 ]
 _EVOLUTION_FEATURES = [COLUMN_MAPPING, TYPE_WIDENING]  # of readers and writers; only where the schema needs them
-
-
-def encode(actions: Sequence[Action]) -> bytes:
-    """Returns the content of a commit file: one JSON object in each line."""
-    return "".join(json.dumps(a, separators=(",", ":"), ensure_ascii=False) + "\n" for a in actions).encode()
-
-
-def decode(data: bytes) -> list[Action]:
-    """Reads what `encode` wrote; raises a `ValueError` if it cannot be parsed."""
-    actions = [json.loads(line) for line in data.splitlines() if line]
-    if not all(isinstance(action, dict) for action in actions):
-        raise ValueError("a line of it is no JSON object")
-    return actions
 
 
 def protocol_action(features: Collection[str] = (), *, fences: bool = False, catalog_commits: bool = False) -> Action:

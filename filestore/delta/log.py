@@ -12,7 +12,8 @@ from typing import TypeVar
 
 from filestore import layout
 from filestore.decoding import decoding, well_formed
-from filestore.delta.actions import LOG_DOMAIN, LOG_OFFSET_APP, POSITION_APP, Action, decode
+from filestore.delta.actions import LOG_DOMAIN, LOG_OFFSET_APP, POSITION_APP, Action
+from filestore.delta.entry import decode, decode_first
 from filestore.delta.state import TableState, snapshot_of
 from filestore.errors import Corrupt, NotFound
 from filestore.model.snapshot import Snapshot
@@ -111,10 +112,10 @@ class DeltaLog:
         found = zip(versions, self.storage.read_each(paths), strict=True)
         return [None if data is None else Commit(version, self._actions(version, data)) for version, data in found]
 
-    def _actions(self, version: int, data: bytes) -> tuple[Action, ...]:
+    def _actions(self, version: int, data: bytes, read: Callable[[bytes], list[Action]] = decode) -> tuple[Action, ...]:
         path = layout.join(self.location, layout.log_entry_path(version))
         with well_formed(f"the log entry {path}", code="bad-log-entry"):
-            if actions := tuple(decode(data)):
+            if actions := tuple(read(data)):
                 return actions
             raise ValueError("it is empty")
 
@@ -124,7 +125,7 @@ class DeltaLog:
             data = self.storage.read(layout.join(self.location, layout.log_entry_path(version)))
         except NotFound:
             return None
-        return Commit(version, self._actions(version, data.partition(b"\n")[0])).timestamp_ms
+        return Commit(version, self._actions(version, data, decode_first)).timestamp_ms
 
     def read_entries_after(self, version: int) -> Iterator[Commit]:
         """Yields the entries after a version, oldest first, up to the newest.

@@ -217,6 +217,8 @@ def _move_files(files: dict[str, DataFile], actions: list[Action], definition: T
     for action in actions:
         if (add := action.get("add")) is not None:
             file = data_file(add, definition.partition_by)
+            if definition.sort_key and (file.min_key is None or file.max_key is None):
+                raise ValueError(f"{file.path} has no key tags")
             files[file.path] = file
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from filestore.crc import crc32
+from filestore.crc import crc32, is_alike
 from filestore.errors import Corrupt
 from filestore.parquet.ranges import FOOTER_END, Chunks
 from filestore.storage.interface import ByteRange
@@ -32,7 +32,6 @@ Read = Callable[[int, int], bytes | memoryview]
 _PIECE = np.dtype([("end", "<u8"), ("sum", "<u4")])
 _TRAILER = struct.Struct("<II8s")  # the number of pieces, the checksum of block and footer, a magic number
 _MAGIC = b"\x93TSsums\n"
-_ALIKE_BITS = 8  # a magic number with so few wrong bits of 64 is a damaged one; by chance it is one in 4 billion
 _PARQUET = b"PAR1"
 _FOOTER_OF_PIECE = 4  # a column chunk takes at least so many times more bytes of the footer than its piece of the block
 _AT_ONCE = 8 << 20
@@ -137,7 +136,7 @@ def read_checksums(source: Source, path: str) -> Checksums | None:
         return None
     source.fetch([(max(0, at - length // _FOOTER_OF_PIECE), source.size)])  # a long one is not in the file's end
     count, tail, magic = _TRAILER.unpack(source.read(at, at + _TRAILER.size))
-    if not _alike(magic, _MAGIC):
+    if not is_alike(magic, _MAGIC):
         return None
     start = at - count * _PIECE.itemsize
     block = source.read(start, source.size) if start > 0 else b""
@@ -152,11 +151,6 @@ def _sum_of_tail(tail: bytes | memoryview, pieces: int) -> int:
     data = memoryview(tail)
     at = pieces * _PIECE.itemsize + 4
     return crc32(data[at + 4 :], crc32(data[:at]))
-
-
-def _alike(one: bytes, other: bytes) -> bool:
-    differing = int.from_bytes(one, "big") ^ int.from_bytes(other, "big")
-    return differing.bit_count() <= _ALIKE_BITS
 
 
 def _damaged(path: str, start: int, end: int) -> Corrupt:

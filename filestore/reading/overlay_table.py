@@ -19,7 +19,8 @@ import numpy as np
 from filestore import layout
 from filestore.commit.plan import commit_info
 from filestore.commit.proposal import Proposal
-from filestore.delta.actions import Action, add_action, encode, metadata_action, protocol_action
+from filestore.delta.actions import Action, add_action, metadata_action, protocol_action
+from filestore.delta.entry import encode
 from filestore.delta.state import TableState
 from filestore.delta.vectors import VectorFileBuilder, grown, vector_file
 from filestore.errors import AlreadyExists

@@ -19,7 +19,8 @@ from compaction.merge import CompactionResult, CompactionTask
 from filestore.checks.report import Invariant
 from filestore.commit.plan import commit_info
 from filestore.commit.proposal import Proposal
-from filestore.delta.actions import add_action, encode, remove_action
+from filestore.delta.actions import add_action, remove_action
+from filestore.delta.entry import encode
 from filestore.errors import Conflict, Unavailable
 from filestore.files.writer import TableFiles
 from filestore.model.files import DataFile

@@ -17,7 +17,7 @@ from filestore.commit.loop import Committed, commit_version
 from filestore.commit.plan import commit_info, plan_actions
 from filestore.commit.proposal import AppVersion, Proposal
 from filestore.commit.protocol import metadata_only
-from filestore.delta.actions import encode
+from filestore.delta.entry import encode
 from filestore.delta.state import TableState
 from filestore.doctor import examine
 from filestore.errors import AlreadyExists, CommitUnknown, Conflict, NotFound, Unavailable, Unsupported

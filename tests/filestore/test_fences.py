@@ -24,6 +24,7 @@ from filestore.operations.alter import alter
 from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from tests.faults import Call, FaultyStorage
+from tests.filestore.surgery import edit_entry
 from tests.simulation.memory import MemoryStorage
 from tests.tables import (
     Clock,
@@ -74,8 +75,7 @@ def test_a_time_out_is_a_second_at_least(wrong: str) -> None:
 def fenced(folder: Path) -> FileStore:
     """A table that an older version of ours has made, with a fence, and a checkpoint behind it."""
     store = create(folder / "t", define("id BIGINT, v STRING", ["id"], bucket=2, checkpoint_interval=2))
-    first = folder / "t" / layout.log_entry_path(0)
-    first.write_text(first.read_text().replace(f',"{FENCES}"', ""))
+    edit_entry(store, 0, lambda actions: actions[1]["protocol"]["writerFeatures"].remove(FENCES))
     store = reopen(store)
     assert not store.state().fences
     write(store, ROWS)

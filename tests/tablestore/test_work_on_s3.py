@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 import tablestore
-from filestore.delta.actions import decode
+from filestore.delta.entry import decode
 from filestore.life.overlays import remove_old_overlays
 from filestore.reading.difference import VersionPair, changed_rows, differences, on_local_disk
 from tablestore import Table
