@@ -28,9 +28,10 @@ from managed_table.own_log import require_records
 from tablestore.following.hybrid import FromLog, Replaced, steps
 from tablestore.following.records import RecordReader, definition_after
 
-__all__ = ["AuditPart", "ChangesPart", "audit_parts", "audit_schema", "changes_parts", "changes_schema"]
+__all__ = ["KIND", "AuditPart", "ChangesPart", "audit_parts", "audit_schema", "changes_parts", "changes_schema"]
 
 KIND = "rowkind"
+"""The column with the kind of a change."""
 _COMMIT = [pa.field("_commit_version", pa.int64()), pa.field("_commit_timestamp", pa.timestamp("us", tz="UTC"))]
 _VERSIONS_OF_A_PART = 100
 

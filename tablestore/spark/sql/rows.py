@@ -52,7 +52,8 @@ def read_fresh(store: SparkStore, request: Request) -> DataFrame:
 def changes(store: SparkStore, request: Request) -> DataFrame:
     """Reads the changes of versions of a table."""
     checked_table(store.store, request)
-    return read_changes(store, name_of(request), request["first"], request["last"])
+    how = {"net": request["net"], "updates": request["updates"]}
+    return read_changes(store, name_of(request), request["first"], request["last"], **how)
 
 
 def read_stream(store: SparkStore, request: Request) -> DataFrame:

@@ -195,7 +195,7 @@ public final class TablestoreCatalog
   @Override
   public Changelog loadChangelog(Identifier ident, ChangelogContext context, CaseInsensitiveStringMap options) {
     ObjectNode request = request("load_changes", ident);
-    VersionChanges.describe(context.range(), request);
+    VersionChanges.describe(context, request);
     return new VersionChanges(place, one(ident.namespace()), ident.name(), PythonSide.ask(request));
   }
 

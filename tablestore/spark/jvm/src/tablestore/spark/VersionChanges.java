@@ -6,6 +6,7 @@ import java.util.List;
 import java.util.Optional;
 import org.apache.spark.sql.connector.catalog.CatalogV2Util;
 import org.apache.spark.sql.connector.catalog.Changelog;
+import org.apache.spark.sql.connector.catalog.ChangelogContext;
 import org.apache.spark.sql.connector.catalog.ChangelogRange;
 import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.expressions.NamedReference;
@@ -21,11 +22,16 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * @param place the table store
  * @param database the table's database
  * @param table the table's name
- * @param description {@code table_id}, {@code schema}, {@code primary_key}, {@code first} and {@code last}
+ * @param description {@code table_id}, {@code schema}, {@code primary_key}, {@code first} and {@code last}; {@code net},
+ *     whether the changes are those from the rows before the first version to those of the last; and {@code updates},
+ *     whether such a change of a row is an update
  */
 record VersionChanges(Place place, String database, String table, JsonNode description) implements Changelog {
-  /** Describes a range for Python; without a start it has all versions. */
-  static void describe(ChangelogRange range, ObjectNode request) {
+  /** Describes for Python what a statement asks for. A range without a start has all versions. */
+  static void describe(ChangelogContext context, ObjectNode request) {
+    request.put("net", context.deduplicationMode() == ChangelogContext.DeduplicationMode.NET_CHANGES);
+    request.put("updates", context.computeUpdates());
+    ChangelogRange range = context.range();
     if (range instanceof ChangelogRange.VersionRange versions) {
       put(request, "start", versions.startingBoundInclusive()).put("version", versions.startingVersion());
       Optional<String> end = versions.endingVersion();
@@ -46,6 +52,8 @@ record VersionChanges(Place place, String database, String table, JsonNode descr
     ObjectNode request = place.request("changes", database, table).put("table_id", description.get("table_id").asText());
     request.set("first", description.get("first"));
     request.set("last", description.get("last"));
+    request.set("net", description.get("net"));
+    request.set("updates", description.get("updates"));
     return request;
   }
 
@@ -71,7 +79,7 @@ record VersionChanges(Place place, String database, String table, JsonNode descr
 
   @Override
   public boolean containsIntermediateChanges() {
-    return !description.get("primary_key").isEmpty(); // without a key nothing says which rows are the same one
+    return false; // net changes are read as such, since those that Spark works out have rows that are as they were
   }
 
   @Override
