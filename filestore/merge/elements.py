@@ -11,7 +11,7 @@ from filestore.rows.frames import gatherable
 
 __all__ = ["collect", "merge_map", "nested_update"]
 
-_VALUE, _PLACE, _NULL = "_value", "_place", "_null"
+_VALUE, _PLACE, _KNOWN = "_value", "_place", "_known"
 
 
 def collect(history: History, column: str, *, distinct: bool) -> pl.Series:
@@ -58,7 +58,7 @@ def nested_update(history: History, column: str, keys: Sequence[str]) -> pl.Seri
     """
     rows = _elements(history, column)
     if keys:
-        parts = {_NULL: pl.col(_VALUE).is_null()}
+        parts = {_KNOWN: pl.col(_VALUE).is_not_null()}
         parts |= {f"_key_{key}": pl.col(_VALUE).struct.field(key) for key in keys}
         rows = _last_of(rows.with_columns(**parts), list(parts))
     return _arrays(history, column, rows)
