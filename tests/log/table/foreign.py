@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from kafka import KafkaConsumer
 from kafka import TopicPartition as ForeignPartition
 
@@ -16,7 +17,17 @@ from log.table.store import LogConfig
 from tests.conformance.log_store import BUCKETS, make_config
 from tests.servers.kafka import KafkaBroker, quiet
 
-__all__ = ["SECONDS", "foreign_ids", "foreign_values", "kafka_config", "kafka_python_ids", "until"]
+__all__ = [
+    "SECONDS",
+    "becomes",
+    "change_topic",
+    "foreign_ids",
+    "foreign_values",
+    "kafka_config",
+    "kafka_python_ids",
+    "topic_setting",
+    "until",
+]
 
 SECONDS = 120.0  # machines may be busy
 
@@ -85,3 +96,26 @@ def kafka_python_ids(config: LogConfig, count: int) -> list[int]:
         if (len(ids) >= count and not polled) or time.monotonic() > end:
             consumer.close()
             return sorted(ids)
+
+
+def topic_setting(config: LogConfig, name: str) -> str:
+    """A setting of the log's topic, as the broker has it."""
+    admin = AdminClient(quiet(config.bootstrap_servers))
+    resource = ConfigResource(ResourceType.TOPIC, config.topic)
+    return str(admin.describe_configs([resource])[resource].result()[name].value)
+
+
+def becomes(config: LogConfig, name: str, value: str) -> None:
+    """Waits for a setting: a broker has a change when the controller's record has reached it, not before."""
+    until(lambda: topic_setting(config, name) == value, f"{name} = {value}")
+
+
+def change_topic(config: LogConfig, **settings: str) -> None:
+    """Changes settings of the log's topic, and waits until the broker has them."""
+    admin = AdminClient(quiet(config.bootstrap_servers))
+    entries = [ConfigEntry(n, v, incremental_operation=AlterConfigOpType.SET) for n, v in settings.items()]
+    resource = ConfigResource(ResourceType.TOPIC, config.topic, incremental_configs=entries)
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result()
+    for name, value in settings.items():
+        becomes(config, name, value)

@@ -14,8 +14,6 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import (
     AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
     ConfigResource,
     NewTopic,
     ResourceType,
@@ -45,6 +43,7 @@ from tests.conformance.log_store import (
 )
 from tests.log.table.foreign import (
     SECONDS,
+    change_topic,
     foreign_ids,
     foreign_values,
     kafka_config,
@@ -235,14 +234,7 @@ class TestKafkaLog(LogTransactionTests):
     # ------------------------------------------------------------------------------------- failures
 
     def test_a_record_that_the_broker_refuses_fails_the_transaction(self, log: LogStore, config: LogConfig) -> None:
-        admin = AdminClient(quiet(config.bootstrap_servers))
-        resource = ConfigResource(
-            ResourceType.TOPIC,
-            config.topic,
-            incremental_configs=[ConfigEntry("max.message.bytes", "2000", incremental_operation=AlterConfigOpType.SET)],
-        )
-        for future in admin.incremental_alter_configs([resource]).values():
-            future.result()
+        change_topic(config, **{"max.message.bytes": "2000"})
         writer = log.begin(transaction_id(config))
         row = changes([2])
         large = row.set_column(2, "name", pa.array([os.urandom(5000).hex()]))

@@ -215,7 +215,7 @@ class TestStrictBroker:
             assert log.end([committed, aborted], commit=True) == ids
             assert log.end([aborted], commit=False) == EndReport(ended=(aborted.id,))
 
-    @pytest.mark.few(2)
+    @pytest.mark.few(1)
     @pytest.mark.parametrize(
         ("listener", "changed"),
         [

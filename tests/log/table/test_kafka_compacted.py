@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from kafka import KafkaConsumer
 from kafka import TopicPartition as ForeignPartition
 
@@ -17,8 +16,8 @@ from filestore.model.log_range import LogTransaction
 from log.table.store import LogConfig, LogStore
 from log.table.systems import open_log
 from tests.conformance.log_store import changes, ids_of, prepared, rows_of
-from tests.log.table.foreign import SECONDS, kafka_config, until
-from tests.servers.kafka import KafkaBroker, quiet
+from tests.log.table.foreign import SECONDS, becomes, change_topic, kafka_config, topic_setting, until
+from tests.servers.kafka import KafkaBroker
 from tests.warehouses import warehouse
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -32,7 +31,9 @@ def compacted(kafka_broker: KafkaBroker) -> Iterator[tuple[LogStore, LogConfig]]
     config = kafka_config(kafka_broker, **COMPACTED)
     with open_log(config, system_ambient()) as log:
         log.create()
-        _set(config, **{"min.cleanable.dirty.ratio": "0.0", "segment.ms": "100", "max.compaction.lag.ms": "100"})
+        change_topic(
+            config, **{"min.cleanable.dirty.ratio": "0.0", "segment.ms": "100", "max.compaction.lag.ms": "100"}
+        )
         yield log, config
         log.drop()
 
@@ -41,12 +42,12 @@ def test_a_log_made_with_retention_has_it_and_it_can_be_changed(kafka_broker: Ka
     config = kafka_config(kafka_broker, **{"log.retention": "2 d", "log.kafka.cleanup.policy": "compact,delete"})
     with open_log(config, system_ambient()) as log:
         log.create()
-        assert _setting(config, "cleanup.policy") == "compact,delete"
-        assert _setting(config, "retention.ms") == str(2 * 86_400_000)
+        assert topic_setting(config, "cleanup.policy") == "compact,delete"
+        assert topic_setting(config, "retention.ms") == str(2 * 86_400_000)
         log.keep_for(60_000)
-        _becomes(config, "retention.ms", "60000")
+        becomes(config, "retention.ms", "60000")
         log.keep_for(None)
-        _becomes(config, "retention.ms", "604800000")
+        becomes(config, "retention.ms", "604800000")
         log.drop()
 
 
@@ -58,15 +59,15 @@ def test_altering_the_retention_changes_the_topic_or_nothing(kafka_broker: Kafka
         config = table.opened.log_config()
         assert config is not None
         table.alter("SET log.retention = 90 min")
-        _becomes(config, "retention.ms", str(90 * 60_000))
+        becomes(config, "retention.ms", str(90 * 60_000))
         with pytest.raises(InvalidRequest, match="bucket"):
             table.alter("SET log.retention = 1 min", "SET bucket = 2")
         with pytest.raises(Unavailable, match=r"127\.0\.0\.1:9"):
             table.alter("SET log.kafka.bootstrap.servers = 127.0.0.1:9", "SET log.retention = 1 min")
         assert table.definition.options.as_dict()["log.retention"] == "90 min"
-        assert _setting(config, "retention.ms") == str(90 * 60_000)
+        assert topic_setting(config, "retention.ms") == str(90 * 60_000)
         table.alter("UNSET log.retention")
-        _becomes(config, "retention.ms", "604800000")
+        becomes(config, "retention.ms", "604800000")
         store.drop_table("shop.t")
 
 
@@ -96,7 +97,7 @@ def test_what_is_gone_may_be_a_tombstone_once_the_broker_forgets_them(
 ) -> None:
     log, config = compacted
     written = _written_until_compacted(log, config, kinds=("+I", "-D"))
-    kept_ms = int(_setting(config, "delete.retention.ms"))
+    kept_ms = int(topic_setting(config, "delete.retention.ms"))
     first = [written[0]]
     assert ids_of(log.read(first, committed_ms=_now() - kept_ms + 600_000)) == []
     for committed_ms in (_now() - kept_ms, None):
@@ -148,25 +149,3 @@ def _polled(config: LogConfig) -> list[tuple[int, tuple[bytes, bool]]]:
     polled = consumer.poll(timeout_ms=500)
     consumer.close()
     return [(r.offset, (r.key, r.value is None)) for records in polled.values() for r in records]
-
-
-def _resource(config: LogConfig, **settings: str) -> ConfigResource:
-    entries = [ConfigEntry(n, v, incremental_operation=AlterConfigOpType.SET) for n, v in settings.items()]
-    return ConfigResource(ResourceType.TOPIC, config.topic, incremental_configs=entries)
-
-
-def _set(config: LogConfig, **settings: str) -> None:
-    admin = AdminClient(quiet(config.bootstrap_servers))
-    for future in admin.incremental_alter_configs([_resource(config, **settings)]).values():
-        future.result()
-
-
-def _becomes(config: LogConfig, name: str, value: str) -> None:
-    """Waits for a setting: a broker shows a change when the controller's record has reached it, not before."""
-    until(lambda: _setting(config, name) == value, f"{name} = {value}")
-
-
-def _setting(config: LogConfig, name: str) -> str:
-    admin = AdminClient(quiet(config.bootstrap_servers))
-    resource = _resource(config)
-    return str(admin.describe_configs([resource])[resource].result()[name].value)

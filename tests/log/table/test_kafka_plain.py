@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient
 
 from filestore.ambient import system_ambient
 from filestore.errors import NotFound, Unavailable
@@ -18,7 +18,7 @@ from log.table.on_kafka.writer import PlainWriter
 from log.table.store import EndReport, LogConfig, LogStore
 from log.table.systems import open_log
 from tests.conformance.log_store import LogStoreTests, changes, ids_of, make_config, prepared, transaction_id
-from tests.log.table.foreign import foreign_ids, kafka_config, until
+from tests.log.table.foreign import change_topic, foreign_ids, kafka_config, until
 from tests.servers.kafka import KafkaBroker, quiet
 
 
@@ -75,11 +75,7 @@ class TestPlainKafkaLog(LogStoreTests):
 
     def test_a_record_that_is_refused_amid_others_fails_the_transaction(self, log: LogStore, config: LogConfig) -> None:
         """Its own delivery is not reported: only a chunk's first and last message are."""
-        admin = AdminClient(quiet(config.bootstrap_servers))
-        limit = ConfigEntry("max.message.bytes", "2000", incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ResourceType.TOPIC, config.topic, incremental_configs=[limit])
-        for future in admin.incremental_alter_configs([resource]).values():
-            future.result()
+        change_topic(config, **{"max.message.bytes": "2000"})
         rows = changes([1, 2, 3])
         large = rows.set_column(2, "name", pa.array(["a", os.urandom(5000).hex(), "c"]))
         writer = log.begin(transaction_id(config))
