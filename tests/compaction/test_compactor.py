@@ -418,11 +418,13 @@ def _sleep(target: str, folder: str, reported: Any) -> None:
         reported.put([o.error.code if o.error else o.done for o in worker.run(COMPACTION)])
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_two_compactors_never_do_the_same_work_at_once(target: str, store: Store) -> None:
     _compact_while_writing(store, [(target, 0), (target, 0)])
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_compactors_of_two_hosts_share_postgresql(tmp_path: Path) -> None:
     """Each host has a service of its own, the database is common, and the clock of one is an hour late."""

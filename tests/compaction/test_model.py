@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import precondition, rule
 
 from compaction.choice import sorted_runs
 from compaction.compact import compact_slots, compact_table, plan_compaction
@@ -17,6 +14,7 @@ from filestore.errors import Conflict, Unavailable
 from tests.depth import Depth, sampled
 from tests.faults import FailAt, Killed
 from tests.folders import memory_folder
+from tests.machines import run_machine
 from tests.model.model import SHAPES, Shape
 from tests.model.steps import faults, rows_of
 from tests.model.test_model import Machine
@@ -93,12 +91,9 @@ class CompactedMachine(Machine):
 
 
 def run(shape: Shape, *, examples: int, steps: int) -> None:
-    parts: dict[str, Any] = {"shape": shape, "places": staticmethod(memory_folder)}
-    machine = type("CompactedMachineOf" + shape.name.title().replace("-", ""), (CompactedMachine,), parts)
-    chosen = settings(
-        max_examples=examples, stateful_step_count=steps, deadline=None, phases=(Phase.explicit, Phase.generate)
+    run_machine(
+        CompactedMachine, shape.name, examples=examples, steps=steps, shape=shape, places=staticmethod(memory_folder)
     )
-    run_state_machine_as_test(machine, settings=chosen)
 
 
 @pytest.mark.slow

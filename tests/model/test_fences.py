@@ -86,6 +86,7 @@ def test_the_next_writer_comes_while_it_stands_still(kind: Kind, options: dict[s
         made.check([("writer", writer.finish())])
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("recovers", [False, True])
 def test_a_writer_that_is_given_up_commits_no_files_that_went_as_orphans(recovers: bool, depth: Depth) -> None:

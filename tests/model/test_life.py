@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from compaction.compact import compact_table
 from filestore.errors import NotFound
@@ -22,6 +21,7 @@ from filestore.table import FileStore
 from tablestore.writing.writer import TableWriter
 from tests.depth import Depth
 from tests.folders import memory_folder
+from tests.machines import run_machine
 from tests.tables import Clock, assert_healthy, create, define, read, read_deltalake, read_polars, reopen, seeded, write
 
 Rows = list[dict[str, Any]]
@@ -186,10 +186,7 @@ class Life(RuleBasedStateMachine):
 
 
 def run(examples: int, steps: int, places: Callable[[], AbstractContextManager[Path | str]] = memory_folder) -> None:
-    life = type("LifeSomewhere", (Life,), {"places": staticmethod(places)})
-    # no shrinking: a failing run is short as it is, and shrinking takes minutes
-    chosen = settings(max_examples=examples, stateful_step_count=steps, phases=(Phase.explicit, Phase.generate))
-    run_state_machine_as_test(life, settings=chosen)
+    run_machine(Life, examples=examples, steps=steps, places=staticmethod(places))
 
 
 def test_any_life_of_a_table_keeps_what_it_promises() -> None:

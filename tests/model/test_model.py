@@ -15,18 +15,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.depth import Depth, sampled
 from tests.faults import FailAt
 from tests.folders import memory_folder
+from tests.machines import run_machine
 from tests.model.model import SHAPES, Model, Shape, difference, tiny_row_groups
 from tests.model.steps import faults, rows_of
 from tests.tables import Clock, in_order
@@ -98,11 +92,7 @@ def run(
     steps: int,
     places: Callable[[], AbstractContextManager[Path | str]] = memory_folder,
 ) -> None:
-    name = "MachineOf" + shape.name.title().replace("-", "")
-    machine = type(name, (Machine,), {"shape": shape, "places": staticmethod(places)})
-    # no shrinking: a failing run is short as it is, and shrinking takes minutes
-    chosen = settings(max_examples=examples, stateful_step_count=steps, phases=(Phase.explicit, Phase.generate))
-    run_state_machine_as_test(machine, settings=chosen)
+    run_machine(Machine, shape.name, examples=examples, steps=steps, shape=shape, places=staticmethod(places))
 
 
 @pytest.mark.slow

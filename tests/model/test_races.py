@@ -69,8 +69,8 @@ SHORT = "bigint-sequence-lookup"
 LONG = [pytest.param(shape, marks=pytest.mark.slow) for shape in ("bigint", "bigint-sequence", "bigint-lookup")]
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
-@pytest.mark.few(3)
 @pytest.mark.parametrize("shape", [SHORT, *LONG])
 @pytest.mark.parametrize("mine", sampled(OPERATIONS, 11, test=4))
 def test_two_writers(folder: Path, shape: str, mine: str, depth: Depth) -> None:

@@ -125,7 +125,7 @@ class Oracle:
                 return replace(held, rows=rows, columns=intent.columns(held.columns))
             case Operation.ROLLBACK:
                 return self._restored(self.history[int(info["operationMetrics"]["restored_version"])], held.columns)
-            case Operation.COMPACT | Operation.FOLD | Operation.TAG | Operation.EXPIRE:
+            case Operation.COMPACT | Operation.FOLD | Operation.TAG | Operation.EXPIRE | Operation.FENCE:
                 return held
             case _:
                 raise AssertionError(f"nobody does {operation}")
