@@ -67,6 +67,7 @@ def test_a_version_is_claimed_once_published_and_followed_by_the_next(catalog: C
     assert claims.publish(mine) == second  # late: it changes nothing
 
 
+@pytest.mark.few(1)
 def test_one_of_sixteen_gets_each_version(catalog: Catalog) -> None:
     claims = table(catalog)
     newest = claims.newest()

@@ -201,6 +201,7 @@ def test_a_request_that_is_being_answered_is_not_cut_off(warehouse: str, monkeyp
         assert b"408 Request Timeout" in received
 
 
+@pytest.mark.deep
 def test_a_client_that_does_not_read_is_cut_off(warehouse: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with talking(warehouse, monkeypatch) as client, suppress(ConnectionResetError, BrokenPipeError):
         for _ in range(100_000):

@@ -97,7 +97,7 @@ def test_a_kill_leaves_what_start_up_or_a_retry_makes_whole(
     expect_done(copy, action)
 
 
-@pytest.mark.few(24)
+@pytest.mark.few(12)
 @pytest.mark.slow
 @pytest.mark.parametrize("sticky", [False, True], ids=["once", "for-good"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])

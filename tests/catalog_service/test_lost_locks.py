@@ -43,7 +43,7 @@ def end_sessions_with_locks(server: PostgresServer) -> int:
     return len(ended)
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("action", "log", "method", "after", "taker"), sampled(CASES, 100, 9, names=5))
 def test_a_lock_is_lost_at_a_step_and_another_service_takes_over(
     server: PostgresServer, database: str, warehouse: str, action: str, log: str, method: str, after: bool, taker: str

@@ -38,6 +38,7 @@ CASES = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(("changes", "code"), CASES.values(), ids=CASES.keys())
 def test_the_embedded_catalog_has_the_bounds_of_the_service(tmp_path, changes: dict, code: str) -> None:

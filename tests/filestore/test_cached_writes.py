@@ -102,7 +102,7 @@ def history(kind: type[FileStore], folder: Path, options: Mapping[str, object], 
     return contents(folder)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("kind", "limits"), sampled(itertools.product(KINDS, LIMITS), 9, test=3, names=2))
 @settings(max_examples=min(10, settings.default.max_examples // 2))
 @given(steps=STEPS)

@@ -135,8 +135,8 @@ def test_a_fence_is_found_from_the_base_on(fenced: FileStore) -> None:
     assert fence_since(log, log.at(0), "other") is None
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
-@pytest.mark.few(2)
 @pytest.mark.parametrize("call", range(1, 12))
 def test_a_fence_that_expires_refuses_all_the_same(folder: Path, call: int) -> None:
     """Entries expire oldest first: if that of the fence is gone, so is that of the version on which its commit rests.

@@ -70,8 +70,8 @@ def expected(store: FileStore, asked: pa.Table, version: int | None = None) -> l
     return [stored[key] for key in wanted if key in stored]
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
-@pytest.mark.few(2)
 @pytest.mark.parametrize(("kinds", "partitions"), sampled(KEYS, 4, test=2, names=2), ids=str)
 def test_it_gives_what_a_filtered_scan_gives(kinds: list[pa.DataType], partitions: int) -> None:
     # an empty text is no partition

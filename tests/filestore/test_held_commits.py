@@ -193,8 +193,8 @@ def commit(store: FileStore, commit_id: str = "mine") -> object:
 BEFORE, AFTER = in_order(rows("a", 1, 2, 3)), in_order(rows("a", 1, 3) + rows("b", 2, 4))
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
-@pytest.mark.few(2)
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("error", [Killed, Unavailable])
 def test_whatever_is_the_last_step_anybody_goes_on(error: type[BaseException], after: bool, depth: Depth) -> None:

@@ -67,6 +67,7 @@ def delta_rs(store: FileStore) -> Callable[[str, str], list[int]]:
     return find
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("reader", [ours, polars, delta_rs], ids=["ours", "polars", "delta-rs"])
 def test_every_condition_finds_its_rows(reader: Any, filled: Filled, depth: Depth) -> None:

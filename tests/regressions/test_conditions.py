@@ -78,6 +78,7 @@ def test_no_text_makes_polars_open_a_file(pieces: list[str], between: str) -> No
         return  # FileNotFoundError would say that it was opened
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(
     ("where", "wanted"),
     [

@@ -13,6 +13,7 @@ from tests.spark.batch.view_cases import CASES, changed, created
 from tests.tables import assert_healthy
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", [34, 71])
 def test_a_history_with_compactions_of_a_map(store: Store, seed: int) -> None:
     """polars had taken rows from several chunks, and Arrow found buffers that were too short."""

@@ -431,7 +431,7 @@ OTHERS: Mapping[str, Callable[[Table], object]] = {
 }
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("first", sampled(OTHERS, 2))
 @pytest.mark.parametrize("second", sampled(["update", "delete", "compaction"], 3))

@@ -27,6 +27,7 @@ ENGINES = {
 _IDS = st.integers(0, 5)
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["merge-on-write", "merge-on-read"])
 @pytest.mark.parametrize("engine", sampled(ENGINES, fast=4, test=2))

@@ -52,8 +52,8 @@ def opened(template: Table, location: Path, hook: CleanUp | None = None) -> Tabl
     return Table(OpenedTable(identity, storage, system_ambient()))
 
 
+@pytest.mark.few(4)
 @pytest.mark.slow
-@pytest.mark.few(12)
 @pytest.mark.parametrize(("name", "log"), CASES)
 @pytest.mark.timeout(1800)
 def test_orphans_are_removed_at_any_moment_of_an_operation(name: str, log: str, depth: Depth) -> None:

@@ -90,6 +90,7 @@ def reached(table: Table) -> Iterator[Callable[[], object]]:
     yield lambda: again(table).tags()
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(("file", "damage"), sampled(product(FILES, DAMAGE), fast=10, test=3, names=2))
 def test_damage_raises_an_error_of_the_tree(store: Store, table: Table, file: str, damage: str, depth: Depth) -> None:
     path = Path(table.location, FILES[file])

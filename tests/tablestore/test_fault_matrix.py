@@ -418,8 +418,8 @@ def chosen() -> list[Any]:
     return found
 
 
+@pytest.mark.few(4)
 @pytest.mark.slow
-@pytest.mark.few(8)
 @pytest.mark.parametrize(("name", "log", "fault"), chosen())
 @pytest.mark.timeout(1800)
 def test_an_operation_that_fails_anywhere(name: str, log: str, fault: str, depth: Depth) -> None:

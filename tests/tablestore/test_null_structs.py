@@ -74,6 +74,7 @@ def put(table: Table, given: list[Row]) -> None:
     table.write(pa.Table.from_pylist(given, schema=pa.schema([*fields, ("_kind", pa.string())])))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("engine", "producer", "mode"), sampled(CASES, fast=12, test=8, names=3))
 def test_a_null_struct_is_written_and_read(store: Store, engine: str, producer: str, mode: str) -> None:
     log = "embedded" if mode == "merge-on-write" or engine == "deduplicate" else "none"

@@ -178,6 +178,7 @@ def _feed_of(table: Table) -> tuple[object, ...]:
 CASES = [(engine, *case) for engine in ENGINES for case in _OF_ROWS]
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(("engine", "name", "value", "more"), sampled(CASES, fast=60, test=20, names=4))
 def test_an_option_of_rows_has_an_effect_or_is_refused(
     store: Store, engine: str, name: str, value: str, more: dict[str, str]

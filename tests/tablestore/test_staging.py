@@ -47,8 +47,8 @@ def rows_of(dice: random.Random, count: int, nulls: bool) -> Iterator[dict[str, 
         yield {"id": dice.randrange(60), "name": dice.choice("aäb"), "day": day, "n": i, "tags": [i, None]}
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
-@pytest.mark.few(2)
 @pytest.mark.parametrize("open_runs", sampled([2, 64], 2, test=2), ids=["in-passes", "at-once"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_runs_of_many_tasks_are_one_sorted_stream(
@@ -195,7 +195,7 @@ KEYS: dict[str, tuple[Any, ...]] = {
 }
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", sampled(KEYS, 3))
 def test_keys_of_all_types_keep_their_order(store: Store, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filestore.sorting.runs, "_OPEN_RUNS", 3)

@@ -106,7 +106,7 @@ def test_names_stay_what_they_are(place: Place, name: str) -> None:
     assert list(place.anew().walk(place.folder)) == []
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("size", [0, 1, TAIL_BYTES, TAIL_BYTES + 1, PART_BYTES, PART_BYTES + 1, 3 * PART_BYTES + 5])
 def test_files_of_any_size(place: Place, size: int) -> None:
     data = os.urandom(size)
@@ -121,6 +121,7 @@ def test_files_of_any_size(place: Place, size: int) -> None:
     assert [(info.path, info.size) for info in place.storage.walk(place.folder)] == [(path, size)]
 
 
+@pytest.mark.few(3)
 def test_parts_have_the_bytes_that_were_asked_for(place: Place) -> None:
     data = os.urandom(3 << 20)
     path = put(place, "f", data)
@@ -147,6 +148,7 @@ def test_what_was_read_stays_when_its_part_is_closed(place: Place) -> None:
     assert one.equals(rows.select(["text"]).slice(30_000, 10_000))
 
 
+@pytest.mark.few(2)
 def test_a_footer_that_is_longer_than_the_tail(place: Place) -> None:
     path = place.path("wide.parquet")
     rows = pa.table({f"column {n} {'x' * 50}": [n, n + 1] for n in range(1500)})
@@ -176,7 +178,7 @@ def test_listings(place: Place) -> None:
     assert list(storage.walk(place.folder)) == []
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 def test_more_files_than_a_page_has(place: Place) -> None:
     # the faster client creates them, and each lists them itself
     storage = place.storage if isinstance(place.storage, LocalStorage) else storage_of(place.folder)
@@ -235,6 +237,7 @@ def test_tags_of_files_in_folders_below_are_not_listed(remote: Place) -> None:
     assert remote.storage.list_tagged(remote.path("leases")) == {}
 
 
+@pytest.mark.few(1)
 def test_one_of_many_who_know_the_tag_wins(remote: Place) -> None:
     path, barrier = remote.path("lease"), threading.Barrier(8)
     tag: str | None = None
@@ -266,6 +269,7 @@ def test_stores_without_conditions_refuse_them_in_a_sentence(folder: str) -> Non
         assert refused.value.code == "no-conditional-writes"
 
 
+@pytest.mark.few(2)
 @EXCLUSIVE
 def test_the_probe_passes_and_leaves_nothing(place: Place) -> None:
     numbers = iter(range(100))

@@ -49,6 +49,7 @@ def keys(place: Place, proxy: S3Proxy, tmp_path: Path, monkeypatch: pytest.Monke
     return Keys(tmp_path / "credentials", proxy)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("refusal", REFUSALS)
 def test_a_refused_request_is_repeated_with_the_credentials_that_are_in_the_file_now(
     place: Place, keys: Keys, proxy: S3Proxy, refusal: Fault
@@ -63,7 +64,7 @@ def test_a_refused_request_is_repeated_with_the_credentials_that_are_in_the_file
     assert "SECOND" in place.storage.delta_options(place.folder).values()
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("refusal", REFUSALS)
 def test_an_upload_in_parts_goes_on_with_the_credentials_that_are_in_the_file_now(
     place: Place, keys: Keys, proxy: S3Proxy, refusal: Fault

@@ -33,7 +33,7 @@ METHODS = ("spawn", "forkserver", "fork")
 PARENTS = ("has not used it", "has used it", "uses it")
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("store", "method", "parent"), sampled(product(STORES, METHODS, PARENTS), fast=27, test=7, names=3)
 )

@@ -36,6 +36,7 @@ def part(storage: Storage, path: str, *ranges: tuple[int, int]) -> list[bytes]:
         return [bytes(found.file.read_at(end - start, start)) for start, end in ranges]
 
 
+@pytest.mark.few(1)
 def test_each_call_is_one_request(place: Place, proxy: S3Proxy) -> None:
     data = bytes(range(256)) * 1024
     small, large, empty = put(place, "small", b"abc"), put(place, "f/large", data), put(place, "empty", b"")
@@ -115,6 +116,7 @@ def test_a_list_of_several_pages(place: Place, proxy: S3Proxy, monkeypatch: pyte
     assert place.anew().list_names(place.folder) == []
 
 
+@pytest.mark.few(1)
 def test_an_object_that_cannot_be_deleted_is_an_error(place: Place, proxy: S3Proxy) -> None:
     path = put(place, "f", b"x")
     proxy.choose = lambda call: Fault.SLOW_DOWN if call.kind in (Kind.DELETE, Kind.DELETE_MANY) else None

@@ -55,7 +55,7 @@ def test_a_conditional_write_succeeds_in_spite_of(fault: Fault, place: Place, pr
     assert place.anew().read(place.path("v.json")) == b"ours"
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("fault", sampled(FAILED, fast=7, test=2))
 def test_an_object_of_another_writer_is_never_ours(fault: Fault, place: Place, proxy: S3Proxy) -> None:
     place.anew().write_new(place.path("v.json"), b"theirs")
@@ -66,7 +66,7 @@ def test_an_object_of_another_writer_is_never_ours(fault: Fault, place: Place, p
     assert place.anew().read(place.path("v.json")) == b"theirs"
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("first", "last"),
     [
@@ -86,6 +86,7 @@ def test_a_conditional_write_says_whether_it_may_still_be_done(
     assert refused.value.code == (BUSY if first is last is Fault.SLOW_DOWN else NO_ANSWER)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("fault", "code"), [(Fault.MALFORMED, "storage-refused"), (Fault.EXPIRED, "no-permission")])
 def test_a_request_that_would_be_refused_again_is_sent_once(
     fault: Fault, code: str, place: Place, proxy: S3Proxy
@@ -100,6 +101,7 @@ def test_a_request_that_would_be_refused_again_is_sent_once(
         assert {call.attempt for call in proxy.calls} == {1}, call.__name__
 
 
+@pytest.mark.few(1)
 def test_a_gateway_that_sends_requests_twice_is_taken(place: Place, proxy: S3Proxy) -> None:
     """It answers "exists already" to the writer that has created the file."""
     names = (f"probe-{number}" for number in itertools.count())
@@ -172,7 +174,7 @@ def filled(place: Place, proxy: S3Proxy) -> Place:
     return place
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("fault", sampled([*LOST, Fault.SLOW_BODY], fast=5, test=2))
 def test_reads_succeed_in_spite_of(fault: Fault, filled: Place, proxy: S3Proxy) -> None:
     proxy.slow_s = 0.3  # shorter than a client waits

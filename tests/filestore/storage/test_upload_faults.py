@@ -31,7 +31,7 @@ FAULTS = (
 CASES = [(kind, fault) for kind in UPLOAD for fault in FAULTS]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("kind", "fault"), sampled(CASES, fast=21, test=5, names=2))
 def test_an_upload_succeeds_in_spite_of(kind: Kind, fault: Fault, place: Place, proxy: S3Proxy) -> None:
     proxy.choose = lambda call: fault if call.kind is kind and call.attempt == 1 else None
@@ -40,7 +40,7 @@ def test_an_upload_succeeds_in_spite_of(kind: Kind, fault: Fault, place: Place, 
     assert content(place.anew(), path) == DATA
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", sampled(UPLOAD, fast=3))
 def test_an_upload_that_never_succeeds_is_an_error_and_leaves_nothing(kind: Kind, place: Place, proxy: S3Proxy) -> None:
     proxy.choose = lambda call: Fault.SLOW_DOWN if call.kind is kind else None
@@ -72,6 +72,7 @@ def test_a_file_that_is_given_up_leaves_no_upload(place: Place, proxy: S3Proxy) 
     assert unfinished(proxy, place) == []
 
 
+@pytest.mark.few(1)
 def test_an_outage_in_the_middle_of_an_upload(place: Place, proxy: S3Proxy) -> None:
     arrived = threading.Event()
 
@@ -93,6 +94,7 @@ def test_an_outage_in_the_middle_of_an_upload(place: Place, proxy: S3Proxy) -> N
     assert content(place.anew(), put(place, "f", DATA)) == DATA
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("size", [5, PART_BYTES + 1])
 def test_an_upload_that_failed_is_an_error_for_whoever_asks_until_the_file_is_deleted(
     size: int, place: Place, proxy: S3Proxy
@@ -141,7 +143,7 @@ print(write("large", int(megabytes)) - small)
 """
 
 
-@pytest.mark.few(1)
+@pytest.mark.deep
 def test_the_memory_of_an_upload_does_not_grow_with_its_object(place: Place, proxy: S3Proxy, depth: Depth) -> None:
     """A slow store holds the writer up: it never has more than a few parts in memory."""
     proxy.delay_s = 0.05

@@ -42,6 +42,7 @@ def by_spark(lake: SparkStore, table: Table, version: int) -> list[dict[str, Any
     return in_order(row.asDict() for row in frame.collect())
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_delta_spark_reads_all_that_is_promised(lake: SparkStore, orders: Table) -> None:
     grow(orders, 5)

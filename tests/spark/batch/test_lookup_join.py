@@ -194,6 +194,7 @@ def test_each_micro_batch_reads_the_newest_version_and_says_which(
     assert query.names()[2:] == [["c6"], ["c8"]]
 
 
+@pytest.mark.deep
 def test_all_tasks_and_attempts_of_a_micro_batch_read_one_version(
     lake: SparkStore, store: Store, dim: Table, folder: Path
 ) -> None:

@@ -61,6 +61,7 @@ def test_names_of_tables_are_the_same_in_upper_and_lower_case(lake: SparkStore, 
     assert {row["total"] for row in rows(view.table)} == {5, 2}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("step", ["renamed", "dropped"])
 def test_another_table_that_gets_the_name_during_a_refresh_is_not_read(
     lake: SparkStore, store: Store, orders: Table, monkeypatch: pytest.MonkeyPatch, step: str
@@ -93,6 +94,7 @@ def test_another_table_that_gets_the_name_during_a_refresh_is_not_read(
     assert rows(view.table) == [{"kind": "a", "total": 1}, {"kind": "b", "total": 2}]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", ["rewrite", "metadata"])
 def test_a_column_that_is_replaced_during_a_refresh_has_its_former_values(
     lake: SparkStore, orders: Table, monkeypatch: pytest.MonkeyPatch, mode: str
@@ -181,6 +183,7 @@ def test_settings_are_those_of_the_session_that_created_the_view(lake: SparkStor
     assert kept["view.setting.spark.sql.ansi.doubleQuotedIdentifiers"] == "true"
 
 
+@pytest.mark.deep
 def test_groups_of_all_types_are_found_again(lake: SparkStore, store: Store) -> None:
     """Days that only the Gregorian calendar has and the ends of ranges, too: keys pass through objects of Java."""
     keys: dict[str, tuple[str, list[Any]]] = {

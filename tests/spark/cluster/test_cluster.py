@@ -19,6 +19,7 @@ from tests.spark.cluster.programs import shown, streamed, where_tasks_run, writt
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.deep
 def test_executors_import_from_the_archive(spark_cluster: SparkCluster, cluster_driver: SparkDriver) -> None:
     for worker in spark_cluster.workers:
         bare = worker.folder / "python" / "bin" / "python3"

@@ -28,6 +28,7 @@ def test_a_client_runs_all_statements(server: SqlServer, catalogs: Catalogs, cat
         assert differences(catalog, session.run_all, depth) == []
 
 
+@pytest.mark.deep
 def test_settings_leave_no_file_out(server: SqlServer, catalogs: Catalogs) -> None:
     check_no_file_is_left_out(server, catalogs, "whole")
 

@@ -127,8 +127,8 @@ def into_sums(source: str, on: str, actions: str) -> str:
 INSERTS = "WHEN NOT MATCHED THEN INSERT *"
 
 
+@pytest.mark.few(2)
 @pytest.mark.usefixtures("sums")
-@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("source", "on", "actions"),
     [

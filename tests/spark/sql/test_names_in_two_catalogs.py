@@ -45,6 +45,7 @@ def theirs(session: SparkSession, sql: Sql, store: Store, tmp_path: Path) -> Ite
     sql("DROP TABLE IF EXISTS spark_catalog.default.t")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", MODES)
 def test_a_view_whose_columns_follow_its_query_is_refused(sql: Sql, store: Store, mode: str) -> None:
     sql("CREATE TABLE lake.default.t (id INT)")
@@ -175,6 +176,7 @@ def test_statements_about_our_objects_leave_those_of_another_catalog_alone(
     assert reached == []
 
 
+@pytest.mark.deep
 def test_statements_about_objects_of_another_catalog_leave_ours_alone(
     session: SparkSession, sql: Sql, theirs: Callable[[], list[object]]
 ) -> None:

@@ -470,6 +470,7 @@ def test_a_merge_that_only_inserts_replaces_no_row_of_others(
     assert sql("SELECT name FROM lake.shop.orders WHERE id = 9") == [("theirs",)]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("folded", [False, True])
 @pytest.mark.parametrize(
     "statement",

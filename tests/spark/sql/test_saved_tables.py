@@ -69,7 +69,7 @@ def run(df: DataFrame, statement: str) -> None:
     df.sparkSession.sql(statement)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("way", KEEPING)
 def test_an_overwrite_keeps_the_table(session: SparkSession, sql: Sql, store: Store, orders: Table, way: str) -> None:
     overwrite, rows = KEEPING[way]
@@ -81,6 +81,7 @@ def test_an_overwrite_keeps_the_table(session: SparkSession, sql: Sql, store: St
     assert sql("SELECT count(id) FROM lake.shop.orders VERSION AS OF 1") == [(3,)]
 
 
+@pytest.mark.deep
 def test_save_keeps_the_table(session: SparkSession, sql: Sql, store: Store, orders: Table) -> None:
     rows = session.createDataFrame(NEW, ROWS)
     rows.write.format("tablestore").option("catalog", store.target).mode("overwrite").save("shop.orders")
@@ -105,7 +106,7 @@ REPLACING: dict[str, tuple[Overwrite, tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("way", REPLACING)
 def test_a_replacement_has_only_what_it_says(
     session: SparkSession, sql: Sql, store: Store, orders: Table, way: str
@@ -147,7 +148,7 @@ REFUSED: dict[str, tuple[str, Callable[[DataFrame], Writer], str]] = {
 }
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_would_change_the_table_is_refused(
     session: SparkSession, sql: Sql, store: Store, orders: Table, what: str

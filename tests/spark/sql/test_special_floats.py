@@ -37,7 +37,7 @@ def test_every_condition_finds_its_rows(
     table = store.table("shop.t")
     files = [f"{table.location}/{file.path}" for file in table.files()]
     spark.read.parquet(*files).createOrReplaceTempView("special_floats")
-    cases = depth.sample([(column, condition) for condition in CONDITIONS for column in COLUMNS], 24, deep=2)
+    cases = depth.sample([(column, condition) for condition in CONDITIONS for column in COLUMNS], 12, deep=2)
     for known, source in ((session, "lake.shop.t"), (spark, f"delta.`{table.location}`"), (spark, "special_floats")):
         for start in range(0, len(cases), 12):
             check(known, source, cases[start : start + 12], rows)
@@ -55,6 +55,7 @@ def check(session: SparkSession, source: str, cases: list[Case], rows: list[Row]
         assert sorted(found.get(number, [])) == expected, f"{source}: {wheres[number]}"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("key", ["", ", PRIMARY KEY (id)"], ids=["append", "upsert"])
 def test_update_delete_and_merge_reach_a_nan(sql: Sql, key: str) -> None:
     sql(f"CREATE TABLE lake.shop.n (id BIGINT, x DOUBLE, v INT{key})")
@@ -83,7 +84,7 @@ def test_a_zero_with_a_sign_is_reached(sql: Sql) -> None:
     assert sql("SELECT count(id) FROM lake.shop.z") == [(0,)]
 
 
-@pytest.mark.few(1)
+@pytest.mark.deep
 @pytest.mark.parametrize("change", ["", "vectors", "columns", "runs"])
 def test_our_reads_find_what_files_of_edition_1_hide(
     spark: SparkSession, session: SparkSession, sql: Sql, store: Store, change: str

@@ -152,6 +152,7 @@ def test_a_stream_is_started_in_sql(session: SparkSession, sql: Sql, folder: Pat
     assert sql("SELECT * FROM lake.shop.copy") == [(2, "b")]
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("orders")
 def test_a_list_of_columns_and_options_of_the_log(sql: Sql, folder: Path) -> None:
     sql("INSERT INTO lake.shop.orders VALUES (1, 'a')")

@@ -179,6 +179,7 @@ STATEMENTS: dict[str, list[Row]] = {
 }  # fmt: skip
 
 
+@pytest.mark.deep
 def test_wherever_a_query_may_have_it(sql: Sql, store: Store, times: dict[int, datetime]) -> None:
     store.create_table("shop.empty", "id INT, name STRING", primary_key=["id"])
     for statement, wanted in STATEMENTS.items():
@@ -245,6 +246,7 @@ def test_each_micro_batch_of_a_stream_meets_the_newest_version(
     assert sql("SELECT * FROM named") == [*first, (6, "c1", 1)]
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("times")
 def test_the_progress_of_a_stream_says_the_versions(sql: Sql, session: SparkSession, dim: Table) -> None:
     version = dim.filestore.state().version

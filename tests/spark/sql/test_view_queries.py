@@ -18,6 +18,7 @@ def sales(sql: Sql) -> None:
     sql("INSERT INTO lake.shop.items VALUES (7, 'pen'), (8, 'ink')")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "query",
     [
@@ -32,7 +33,6 @@ def sales(sql: Sql) -> None:
         "TABLE lake.shop.sales",
     ],
 )
-@pytest.mark.few(4)
 @pytest.mark.usefixtures("sales")
 def test_a_view_of_any_query_is_computed(sql: Sql, query: str) -> None:
     sql(f"CREATE MATERIALIZED VIEW lake.shop.v AS {query}")

@@ -94,6 +94,7 @@ def test_every_way_to_the_rows_of_a_view_has_its_settings(session: SparkSession,
         assert kept[f"view.setting.spark.sql.{name}"] == ours
 
 
+@pytest.mark.deep
 def test_names_are_in_upper_and_lower_case_where_they_were(session: SparkSession, store: Store) -> None:
     """GROUP BY meant another column to each refresh, since all of them ignored the case of names."""
     exact = of(session, {"caseSensitive": "true"})
@@ -109,6 +110,7 @@ def test_names_are_in_upper_and_lower_case_where_they_were(session: SparkSession
     assert how.endswith("it runs with spark.sql.caseSensitive = true, by which its text has another meaning")
 
 
+@pytest.mark.deep
 def test_a_refresh_that_fails_leaves_the_session_as_it_is(session: SparkSession, store: Store) -> None:
     session.sql("CREATE TABLE lake.shop.t (id BIGINT PRIMARY KEY, word STRING)")
     session.sql("CREATE MATERIALIZED VIEW lake.shop.v AS SELECT id, CAST(word AS INT) AS n FROM lake.shop.t")
@@ -123,6 +125,7 @@ def test_a_refresh_that_fails_leaves_the_session_as_it_is(session: SparkSession,
     assert lenient.sql("SELECT CAST('x' AS INT)").collect() == [(None,)]
 
 
+@pytest.mark.deep
 def test_what_a_view_keeps(session: SparkSession) -> None:
     """The settings on which values depend, and neither secrets nor what suits one machine."""
     values = {

@@ -50,6 +50,7 @@ QUERIES = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("visits")
 def test_a_window_by_a_virtual_column_is_emitted(session: SparkSession, sql: Sql, folder: Path, depth: Depth) -> None:
     """It was refused, though it is the time that most topics have: that of the message."""

@@ -168,7 +168,7 @@ def cached(session: SparkSession, lake: SparkStore, table: Table) -> None:
         frame.unpersist()
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("damage", ["missing", "cut", "other bytes", "a bit"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_file_that_cannot_be_read_fails_every_statement(
@@ -201,12 +201,12 @@ def test_a_file_that_cannot_be_read_fails_every_statement(
     "kind", ["vectors", *(pytest.param(k, marks=pytest.mark.deep) for k in KINDS if k != "vectors")]
 )
 def test_a_flipped_bit_of_a_page_fails_the_query(
-    session: SparkSession, sql: Sql, store: Store, lake: SparkStore, kind: str
+    session: SparkSession, sql: Sql, store: Store, lake: SparkStore, kind: str, depth: Depth
 ) -> None:
     """Spark's readers look at the checksums of pages only if an option of the read says so."""
     make(sql, kind)
     table = store.managed_table("shop.t")
-    for file in (file for file in Path(table.location).glob("bucket-*/*.parquet")):
+    for file in depth.sample(sorted(Path(table.location).glob("bucket-*/*.parquet")), 1):
         with damaged(file, "a bit"):
             for frame in (session.table("lake.shop.t"), session.read.format("delta").load(table.location)):
                 with pytest.raises(FAILURES, match=file.name):
@@ -216,6 +216,7 @@ def test_a_flipped_bit_of_a_page_fails_the_query(
     assert len(sql("SELECT * FROM lake.shop.t")) == ROWS
 
 
+@pytest.mark.deep
 def test_a_vector_that_cannot_be_read_fails_the_query(
     session: SparkSession, sql: Sql, store: Store, lake: SparkStore
 ) -> None:
@@ -230,6 +231,7 @@ def test_a_vector_that_cannot_be_read_fails_the_query(
     assert len(sql("SELECT * FROM lake.shop.t")) == ROWS
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("damage", ["missing", pytest.param("cut", marks=pytest.mark.deep)])
 def test_changes_that_cannot_be_read_fail_the_query(session: SparkSession, sql: Sql, store: Store, damage: str) -> None:
     make(sql, "keyed")

@@ -116,7 +116,7 @@ def check(history: History, table: Table) -> None:
     assert in_order(found) == in_order(joined_at(given.to_pylist(), table, "ts", pairs, columns, kind))
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("memory", [-1, 1 << 30], ids=["by key", "in memory"])
 @pytest.mark.parametrize("name", SHAPES)

@@ -82,8 +82,8 @@ def claimed(options: dict[str, str]) -> Iterator[Table]:
         yield table
 
 
+@pytest.mark.few(2)
 @both_logs
-@pytest.mark.few(4)
 @pytest.mark.parametrize("fault", [Once, Away])
 @pytest.mark.parametrize("how", ["recover", "write"])
 def test_recovery_ends_nothing_that_is_claimed(log_options: dict[str, str], fault: type[Once], how: str) -> None:
@@ -114,8 +114,8 @@ OPERATIONS: dict[str, Callable[[Table], object]] = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
-@pytest.mark.few(5)
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.parametrize("fault", [Once, Away])
 def test_nothing_loses_what_is_claimed(name: str, fault: type[FailAt], depth: Depth) -> None:

@@ -220,7 +220,7 @@ def attempt(history: History, dice: random.Random) -> None:
         history.take(view.table.filestore.state().version, lag.right)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", SHAPES)
 def test_each_event_is_added_once(name: str, depth: Depth) -> None:
     for seed in range(depth.times(1, deep=34)):

@@ -204,8 +204,8 @@ def attempt(history: History, kind: str, dice: random.Random) -> None:
         assert failing.fired
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
-@pytest.mark.few(4)
 @pytest.mark.parametrize("name", SHAPES)
 def test_each_version_is_the_join_of_the_versions_that_it_names(name: str, depth: Depth) -> None:
     for seed in range(depth.times(1, deep=34)):

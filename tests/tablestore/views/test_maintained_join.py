@@ -80,6 +80,7 @@ def named(view: MaintainedJoin) -> dict[int, str | None]:
     return {row["k"]: row["y"] for row in rows(view.table)}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("small_bytes", [1 << 20, 1])
 @pytest.mark.parametrize("kind", ["left", "inner"])
 def test_a_foreign_key_that_only_a_widened_column_can_have_matches_nothing(

@@ -196,6 +196,7 @@ LOGS = {
 }
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("log", LOGS)
 @pytest.mark.parametrize("other", ["rows", "files"])
 @pytest.mark.parametrize("how", [{}, {"basis": REPLACING}], ids=["as they arrive", "looked up"])
@@ -321,6 +322,7 @@ def _run(table: Table, what: str, keys: set[int], note: str | None) -> None:
             table.compact(full=True)
 
 
+@pytest.mark.few(6)
 @pytest.mark.slow
 @pytest.mark.parametrize("case", sampled(CASES, 20, test=4), ids=", ".join)
 @settings(max_examples=settings.default.max_examples // 8 + 2)

@@ -71,7 +71,7 @@ def test_what_others_did_to_other_keys_does_not_matter(store: Store, between: Ca
     assert_healthy(table.filestore)
 
 
-@pytest.mark.few(14)
+@pytest.mark.few(6)
 @pytest.mark.parametrize(
     "between",
     [
