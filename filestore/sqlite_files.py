@@ -86,7 +86,7 @@ def _opened(path: Path, query: str, settings: dict[str, Any], *, exclusive: bool
         if exclusive:
             connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchone()
         connection.execute("PRAGMA schema_version").fetchone()  # SQLite opens the WAL and its index on the first read
-    except sqlite3.Error:
+    except (sqlite3.Error, UnicodeDecodeError):  # a message of SQLite quotes the damaged bytes
         connection.close()
         raise
     connection.path = path

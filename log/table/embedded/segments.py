@@ -328,7 +328,7 @@ class Segments:
             if self._connection is None:
                 self._connection = self._connect()
             yield self._connection
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # a message of SQLite quotes the damaged bytes
             raise self._translated(error) from error
         if not self._connection.read_was_consistent():
             raise self._busy("another process wrote it meanwhile")
@@ -341,7 +341,7 @@ class Segments:
         connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         return connection
 
-    def _translated(self, error: sqlite3.Error) -> TableStoreError:
+    def _translated(self, error: Exception) -> TableStoreError:
         if not self._path.exists():
             self.close()
             return NotFound(f"the log's partition {self._path} is gone: {self._if_gone}", code="log-not-found")

@@ -143,6 +143,19 @@ class TestEmbeddedLog(LogTransactionTests):
             again.end_offsets()
         assert caught.value.code == "log-corrupt"
 
+    @pytest.mark.parametrize("part", [b"CREATE TABLE segments", b"tablesegments", b"CREATE TABLE bounds"])
+    def test_damage_that_sqlite_quotes_is_named(self, log: LogStore, config: LogConfig, part: bytes) -> None:
+        """Its message was no UTF-8 then, so Python raised an error of its own."""
+        log.end([prepared(log, config, 0, changes([1]))], commit=True)
+        log.close()
+        path = Path(config.location) / "bucket-00000.sqlite"
+        data = path.read_bytes()
+        assert part in data
+        path.write_bytes(data.replace(part, part[:-3] + b"\xa0" + part[-2:]))
+        with open_log(config, system_ambient()) as again, pytest.raises(Corrupt) as caught:
+            again.end_offsets()
+        assert caught.value.code == "log-corrupt"
+
     @pytest.mark.parametrize("kind", ["data", "control"])
     def test_a_record_batch_that_is_damaged_is_named_with_its_place(
         self, log: LogStore, config: LogConfig, kind: str
