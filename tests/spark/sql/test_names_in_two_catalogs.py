@@ -199,6 +199,7 @@ def calls(session: SparkSession) -> dict[str, Callable[[], object]]:
             catalog.cacheTable,
             catalog.isCached,
             catalog.uncacheTable,
+            catalog.refreshTable,
             catalog.listColumns,
             catalog.getTable,
             catalog.tableExists,

@@ -238,6 +238,25 @@ def test_a_cached_table_is_not_stale(sql: Sql, orders: Table) -> None:
     sql("UNCACHE TABLE lake.shop.orders")
 
 
+@pytest.mark.few(1)
+@pytest.mark.parametrize("way", ["refreshTable", "REFRESH TABLE"])
+def test_a_cached_table_is_read_again_when_it_is_refreshed(
+    session: SparkSession, sql: Sql, orders: Table, way: str
+) -> None:
+    """What others write is not noticed until then. REFRESH TABLE did nothing, and refreshTable ended in None.get."""
+    sql("CACHE TABLE lake.shop.orders")
+    assert sql("SELECT count(*) FROM lake.shop.orders") == [(3,)]
+    orders.write([{"id": 4, "name": "d", "v": 40}])
+    assert sql("SELECT count(*) FROM lake.shop.orders") == [(3,)]
+    refresh = session.catalog.refreshTable if way == "refreshTable" else lambda name: sql(f"REFRESH TABLE {name}")
+    refresh("lake.shop.orders")
+    assert sql("SELECT count(*) FROM lake.shop.orders") == [(4,)]
+    sql("UNCACHE TABLE lake.shop.orders")
+    session.catalog.refreshTable("lake.shop.orders$files")
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        session.catalog.refreshTable("lake.shop.nope")
+
+
 @pytest.mark.deep
 def test_metadata_columns_of_files(sql: Sql, orders: Table) -> None:
     assert all(path.endswith(".parquet") for (path,) in sql("SELECT _metadata.file_path FROM lake.shop.orders"))

@@ -37,6 +37,8 @@ final class NativeReads extends Rule<LogicalPlan> {
   /** The option of a read that shows what an eventual log has beyond the newest version. */
   private static final String FRESH = "fresh";
 
+  private static final String CATALOG = "org.apache.spark.sql.classic.Catalog";
+
   private final SparkSession session;
 
   NativeReads(SparkSession session) {
@@ -92,6 +94,9 @@ final class NativeReads extends Rule<LogicalPlan> {
       return relation; // TemporalJoins replaces it
     }
     if (relation.table() instanceof TablestoreTable table) {
+      if (Callers.has(CATALOG, "refreshTable")) {
+        return relation; // for which it calls invalidateTable. Of files it wants an entry of the session catalog
+      }
       return read(relation, table, table.isPinned(), lost);
     }
     if (relation.table() instanceof RowLevelOperationTable changed

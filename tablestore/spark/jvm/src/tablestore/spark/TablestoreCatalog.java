@@ -146,6 +146,14 @@ public final class TablestoreCatalog
     return loaded(ident, request("load_table", ident));
   }
 
+  /** Reads again what {@code CACHE TABLE} has kept of a table: Spark looks for its name, which Delta's plans have not. */
+  @Override
+  public void invalidateTable(Identifier ident) {
+    if (tableExists(ident) && loadTable(ident) instanceof TablestoreTable table) {
+      table.renewCaches(org.apache.spark.sql.SparkSession.active());
+    }
+  }
+
   @Override
   public View loadView(Identifier ident) {
     return Views.of(PythonSide.ask(request("load_view", ident)), place);
