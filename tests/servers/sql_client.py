@@ -4,7 +4,8 @@
     python sql_client.py sc://127.0.0.1:15002
 
 It reads statements as JSON texts, one a line, and answers each with a line: a list of rows, or the text of the error.
-With ``{"unset": name}`` it removes a setting of its session.
+With ``{"unset": name}`` it removes a setting of its session. With ``{"save": query, "over": table}`` it saves the rows
+of a query by ``mode("overwrite").saveAsTable``.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ class ThriftClient:
     def unset(self, setting: str) -> None:
         raise NotImplementedError
 
+    def save(self, query: str, table: str) -> None:
+        raise NotImplementedError
+
 
 class ConnectClient:
     def __init__(self, url: str) -> None:
@@ -57,6 +61,9 @@ class ConnectClient:
     def unset(self, setting: str) -> None:
         self._session.conf.unset(setting)
 
+    def save(self, query: str, table: str) -> None:
+        self._session.sql(query).write.mode("overwrite").saveAsTable(table)
+
 
 def main(url: str) -> None:
     place = urlsplit(url)
@@ -69,8 +76,10 @@ def main(url: str) -> None:
         try:
             if isinstance(request, str):
                 answer = [[plain(value) for value in row] for row in client.run(request)]
-            else:
+            elif "unset" in request:
                 client.unset(request["unset"])
+            else:
+                client.save(request["save"], request["over"])
         except Exception as error:  # noqa: BLE001 - whoever has sent the statement judges it
             answer = str(error)
         print(json.dumps(answer), flush=True)

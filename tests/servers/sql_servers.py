@@ -104,6 +104,11 @@ class RemoteSession:
         """Removes a setting from the session; only Spark Connect can."""
         assert self._ask({"unset": setting}) == []
 
+    def save(self, query: str, table: str) -> str:
+        """Saves the rows of a query over a table as a DataFrame does, or returns the error; only Spark Connect can."""
+        answer = self._ask({"save": query, "over": table})
+        return answer if isinstance(answer, str) else ""
+
     def _ask(self, request: object) -> Any:
         assert self._process.stdin is not None
         assert self._process.stdout is not None

@@ -11,6 +11,7 @@ import org.apache.spark.sql.catalyst.plans.logical.TableSpecBase;
 import org.apache.spark.sql.catalyst.plans.logical.UnresolvedTableSpec;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
@@ -24,10 +25,14 @@ import scala.jdk.javaapi.CollectionConverters;
  *
  * <p>Spark plans it as {@code CREATE OR REPLACE TABLE t AS SELECT}, whose table has only what the statement says. A
  * DataFrame cannot say a primary key there, so the table would lose its key, and later inserts would double rows. The
- * plans are alike, also to that of {@code writeTo(t).using(…).createOrReplace()}; only the caller differs.
+ * plans are alike, also to that of {@code writeTo(t).using(…).createOrReplace()}; only the caller differs. In Spark
+ * Connect that has returned when the plan is analyzed, but before it has loaded the table.
  */
 final class SavedRows extends Rule<LogicalPlan> {
   private static final String WRITER = "org.apache.spark.sql.classic.DataFrameWriter";
+
+  /** The table for which {@code saveAsTable} has made the plan that this thread analyzes next. */
+  private static final ThreadLocal<Identifier> SAVED = new ThreadLocal<>();
 
   private final SparkSession session;
 
@@ -35,17 +40,24 @@ final class SavedRows extends Rule<LogicalPlan> {
     this.session = session;
   }
 
+  /** Notes that a table was loaded to be written, perhaps by {@code saveAsTable}. */
+  static void loaded(Identifier ident) {
+    if (Callers.has(WRITER, "saveAsTableCommand")) {
+      SAVED.set(ident);
+    }
+  }
+
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
-    if (!(plan instanceof ReplaceTableAsSelect save)
-        || !(save.name() instanceof UnresolvedIdentifier named)
-        || !isSaveAsTable()) {
+    Identifier saved = SAVED.get();
+    SAVED.remove();
+    if (saved == null
+        || !(plan instanceof ReplaceTableAsSelect save)
+        || !(save.name() instanceof UnresolvedIdentifier named)) {
       return plan;
     }
     OurName name = OurName.of(session, named.nameParts());
-    if (name == null
-        || !name.catalog().tableExists(name.ident())
-        || !(name.load() instanceof TablestoreTable table)) {
+    if (name == null || !name.ident().equals(saved) || !(name.load() instanceof TablestoreTable table)) {
       return plan;
     }
     PythonSide.ask(described(save, table));
@@ -58,15 +70,6 @@ final class SavedRows extends Rule<LogicalPlan> {
             Option.empty());
     return OverwriteByExpression.byName(
         target, save.query(), Literal$.MODULE$.TrueLiteral(), save.writeOptions(), false);
-  }
-
-  /** Spark analyzes the plan before {@code saveAsTable} returns. */
-  private static boolean isSaveAsTable() {
-    return StackWalker.getInstance()
-        .walk(
-            frames ->
-                frames.anyMatch(
-                    frame -> frame.getClassName().equals(WRITER) && frame.getMethodName().equals("saveAsTable")));
   }
 
   private static ObjectNode described(ReplaceTableAsSelect save, TablestoreTable table) {

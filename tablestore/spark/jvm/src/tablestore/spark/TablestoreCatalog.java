@@ -26,6 +26,7 @@ import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.TableInfo;
+import org.apache.spark.sql.connector.catalog.TableWritePrivilege;
 import org.apache.spark.sql.connector.catalog.View;
 import org.apache.spark.sql.connector.catalog.constraints.Constraint;
 import org.apache.spark.sql.connector.catalog.constraints.PrimaryKey;
@@ -144,6 +145,13 @@ public final class TablestoreCatalog
   @Override
   public Table loadTable(Identifier ident) {
     return loaded(ident, request("load_table", ident));
+  }
+
+  @Override
+  public Table loadTable(Identifier ident, Set<TableWritePrivilege> privileges) {
+    Table found = loadTable(ident);
+    SavedRows.loaded(ident);
+    return found;
   }
 
   /** Reads again what {@code CACHE TABLE} has kept of a table: Spark looks for its name, which Delta's plans have not. */
