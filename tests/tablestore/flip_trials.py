@@ -146,11 +146,13 @@ def _readers(table: Table) -> dict[str, Callable[[], object]]:
         table.compact(full=True)
         return _rows(table.scan().to_arrow())
 
+    has_log = table.opened.log_config() is not None
     return {
         "scan": lambda: _rows(table.scan().to_arrow()),
         "scan where": lambda: _rows(table.scan(["id", "v"], where="v > 0.5 AND id < 150").to_arrow()),
         "get": lambda: table.get(_KEYS).to_pylist(),
-        "follow": lambda: _followed(table),
+        "follow": lambda: _followed(table, "changelog"),
+        **({"follow the log": lambda: _followed(table, "upsert")} if has_log else {}),
         "compaction": compacted,
     }
 
@@ -159,11 +161,11 @@ def _rows(rows: pa.Table) -> object:
     return in_order(rows.to_pylist())
 
 
-def _followed(table: Table) -> object:
-    """The rows of version 1, and then all changes: from the log, or from change data."""
+def _followed(table: Table, mode: str) -> object:
+    """The rows of version 1, and then all changes: with the mode ``upsert`` from the log."""
     if table.filestore.state().pending():
         return None  # it has no changes
-    feed = table.follow("full", version=1, mode="changelog", stop=lambda: True)
+    feed = table.follow("full", version=1, mode=mode, stop=lambda: True)
     return [in_order(batch.to_pylist()) for batch in feed]
 
 
