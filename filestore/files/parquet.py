@@ -96,7 +96,8 @@ class ParquetReader(Closing):
     def read(self, group: int, columns: Sequence[str] | None = None) -> pa.Table:
         """Reads a row group; all columns if None."""
         names = None if columns is None else list(columns)
-        with readable(self._path), self._part(self.chunks.ranges(group, columns)) as part:
+        ranges = [self.chunks.whole(group)] if columns is None else self.chunks.ranges(group, columns)
+        with readable(self._path), self._part(ranges) as part:
             if self._is_local:
                 return self._file.read_row_group(group, names, use_threads=False)
             file = pq.ParquetFile(part, metadata=self.footer, page_checksum_verification=self.checksums is None)

@@ -24,6 +24,7 @@ from filestore.model.files import DataFile
 from filestore.parquet.ranges import footer_range
 from filestore.rows.frames import polars_schema
 from filestore.rows.partitions import partition_column
+from filestore.storage.interface import ByteRange
 
 __all__ = ["DecodeBatch", "Mask", "RowGroups", "decode_batches"]
 
@@ -31,6 +32,7 @@ Mask = npt.NDArray[np.bool_]
 
 _MOST_FILES = 64
 _MOST_BYTES = 16 << 20
+_SMALL_BYTES = 256 << 10
 
 
 class RowGroups:
@@ -99,9 +101,8 @@ class RowGroups:
     @contextmanager
     def part(self, groups: Iterable[int], names: Sequence[str]) -> Iterator[str]:
         """Opens those columns of some row groups as a local file, and checks their bytes; yields its path."""
-        stored = [self.columns.schema.column(name).in_files for name in names]
         footer, sums = self.footer.metadata, self.footer.checksums
-        ranges = [found for group in groups for found in self.footer.chunks.ranges(group, stored)]
+        ranges = self._ranges(groups, names)
         with self._storage.open_read(self.path) as source:
             pieces = ranges if sums is None else sums.pieces(ranges)
             with source.part([footer_range(footer, source.size), *pieces]) as part:
@@ -109,6 +110,32 @@ class RowGroups:
                     sums.check_tail(part.view)
                     sums.check(part.view, pieces)
                 yield part.path
+
+    @property
+    def is_read_whole(self) -> bool:
+        """Returns whether the file is so small that its bytes are decoded from memory, where they were checked."""
+        return (
+            self.footer.checksums is not None
+            and self.footer.checksums.size <= _SMALL_BYTES
+            and self._storage.local_path(self.path) is not None
+        )
+
+    def whole(self, groups: Iterable[int], names: Sequence[str]) -> bytes:
+        """Reads the whole file, and checks those columns of some row groups."""
+        sums = self.footer.checksums
+        assert sums is not None
+        with self._storage.open_read(self.path) as source:
+            data = source.read(0, sums.size)
+        view = memoryview(data)
+        sums.check_tail(lambda start, end: view[start:end])
+        sums.check(lambda start, end: view[start:end], sums.pieces(self._ranges(groups, names)))
+        return data
+
+    def _ranges(self, groups: Iterable[int], names: Sequence[str]) -> list[ByteRange]:
+        stored = {self.columns.schema.column(name).in_files for name in names}
+        if stored >= self.footer.types.keys():
+            return [self.footer.chunks.whole(group) for group in groups]
+        return [found for group in groups for found in self.footer.chunks.ranges(group, stored)]
 
     def fetch(self, rows: npt.NDArray[np.int64], names: Sequence[str]) -> None:
         """Fetches the row groups around those ascending positions side by side, for `read_at`; not if they are large.
@@ -248,8 +275,12 @@ def _decoded(
     if not any(first.columns.holds(name) for name in stored):
         return pl.DataFrame(height=int(mask.sum())).with_columns(expressions)
     with ExitStack() as opened, readable(first.path):
-        paths = [opened.enter_context(file.part(groups, stored)) for file, groups in parts]
-        scan = pl.scan_parquet(paths, glob=False, hive_partitioning=False, use_statistics=False)
+        sources: list[bytes] | list[str]
+        if all(file.is_read_whole for file, _ in parts):
+            sources = [file.whole(groups, stored) for file, groups in parts]
+        else:
+            sources = [opened.enter_context(file.part(groups, stored)) for file, groups in parts]
+        scan = pl.scan_parquet(sources, glob=False, hive_partitioning=False, use_statistics=False)
         rows = cut(scan).select(expressions).collect()
     return rows if mask.all() else rows.filter(pl.Series(mask))
 

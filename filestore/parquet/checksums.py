@@ -128,18 +128,23 @@ def read_checksums(source: Source, path: str) -> Checksums | None:
         Corrupt: ``checksum``: the footer, or the block itself, is damaged.
     """
     end = source.size - FOOTER_END
-    if end < _TRAILER.size or source.read(end + 4, source.size) != _PARQUET:
+    if end < _TRAILER.size:
         return None
-    length = int.from_bytes(source.read(end, end + 4), "little")
+    last = source.read(end, source.size)
+    if last[4:] != _PARQUET:
+        return None
+    length = int.from_bytes(last[:4], "little")
     at = end - length - _TRAILER.size
     if at < len(_PARQUET):
         return None
-    source.fetch([(max(0, at - length // _FOOTER_OF_PIECE), source.size)])  # a long one is not in the file's end
-    count, tail, magic = _TRAILER.unpack(source.read(at, at + _TRAILER.size))
-    if not is_alike(magic, _MAGIC):
+    first = max(0, at - length // _FOOTER_OF_PIECE)
+    source.fetch([(first, source.size)])  # a long one is not in the file's end
+    rest = source.read(first, source.size)
+    count, tail, magic = _TRAILER.unpack_from(rest, at - first)
+    if magic != _MAGIC and not is_alike(magic, _MAGIC):
         return None
     start = at - count * _PIECE.itemsize
-    block = source.read(start, source.size) if start > 0 else b""
+    block = (rest[start - first :] if start >= first else source.read(start, source.size)) if start > 0 else b""
     if not block or magic != _MAGIC or _sum_of_tail(block, count) != tail:
         raise _damaged(path, max(start, 0), source.size)
     pieces = np.frombuffer(block, _PIECE, count)

@@ -24,15 +24,25 @@ class Chunks:
 
     def __init__(self, footer: pq.FileMetaData) -> None:
         self._footer = footer
-        self._known: dict[int, list[ByteRange]] = {}
+        self._known: dict[tuple[int, int], ByteRange] = {}
 
     def ranges(self, group: int, columns: Iterable[str] | None = None) -> list[ByteRange]:
         """Returns where the bytes of a row group's columns are: of top-level ones, or of all if None."""
-        if group not in self._known:
-            row_group = self._footer.row_group(group)
-            self._known[group] = [_range(row_group.column(leaf)) for leaf in range(row_group.num_columns)]
-        chunks = self._known[group]
-        return chunks if columns is None else [chunks[leaf] for name in columns for leaf in self._leaves.get(name, ())]
+        leaves = range(self._count) if columns is None else [n for name in columns for n in self._leaves.get(name, ())]
+        return [self._range(group, leaf) for leaf in leaves]
+
+    def whole(self, group: int) -> ByteRange:
+        """Returns where a row group is: its chunks are in the order of the columns (FORMAT.md section 7.1)."""
+        return self._range(group, 0)[0], self._range(group, self._count - 1)[1]
+
+    @property
+    def _count(self) -> int:
+        return len(self._footer.schema)
+
+    def _range(self, group: int, leaf: int) -> ByteRange:
+        if (group, leaf) not in self._known:  # it takes microseconds, and most readers want some columns only
+            self._known[group, leaf] = _range(self._footer.row_group(group).column(leaf))
+        return self._known[group, leaf]
 
     @cached_property
     def _leaves(self) -> Mapping[str, list[int]]:

@@ -7,8 +7,9 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
+from io import FileIO
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from filestore.storage.refusals import exists_already, no_conditions, no_file
 
 __all__ = ["LocalFile", "LocalStorage", "sync_folder", "temporary_folder", "writing"]
 
-_MAPPED_BYTES = 1 << 20
+_MAPPED_BYTES = 512 << 10
 
 
 class LocalFile(Closing):
@@ -29,8 +30,8 @@ class LocalFile(Closing):
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._bytes: pa.NativeFile = pa.OSFile(path, "rb")
-        self.size: int = self._bytes.size()
+        self._bytes = FileIO(path)
+        self.size = os.fstat(self._bytes.fileno()).st_size
 
     @cached_property
     def file(self) -> pa.NativeFile:
@@ -38,8 +39,8 @@ class LocalFile(Closing):
         return pa.memory_map(self.path, "r")
 
     def read(self, start: int, end: int) -> bytes:
-        """Reads bytes; seeking behind the end would raise an error."""
-        return bytes(self._bytes.read_at(end - start, start)) if start < self.size else b""
+        """Reads bytes."""
+        return os.pread(self._bytes.fileno(), end - start, start)
 
     def view(self, start: int, end: int) -> memoryview:
         """Returns bytes: a copy of a few, since it takes longer to map a file into memory and to touch its pages."""
@@ -61,6 +62,10 @@ class LocalFile(Closing):
         self._bytes.close()
         if "file" in self.__dict__:
             self.file.close()
+
+    def __del__(self) -> None:
+        with suppress(AttributeError):  # there is no such file
+            self._bytes.close()  # Python would warn of a look-up that nobody reads to its end
 
 
 class LocalStorage:

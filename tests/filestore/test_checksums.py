@@ -18,6 +18,7 @@ import pytest
 import filestore
 from filestore import crc
 from filestore.errors import Corrupt
+from filestore.files import row_groups
 from filestore.files.parquet import ParquetReader
 from filestore.files.row_groups import RowGroups
 from filestore.files.sink import ParquetSink
@@ -167,7 +168,11 @@ def table(folder: Path) -> FileStore:
     return store
 
 
-def test_polars_never_decodes_damaged_bytes(table: FileStore, depth: Depth) -> None:
+@pytest.mark.parametrize("small", [0, 1 << 20], ids=["as a file", "from memory"])
+def test_polars_never_decodes_damaged_bytes(
+    table: FileStore, depth: Depth, small: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_groups, "_SMALL_BYTES", small)
     state = table.state()
     files = table.table_files(state)
     (file,) = state.files.values()
@@ -175,16 +180,21 @@ def test_polars_never_decodes_damaged_bytes(table: FileStore, depth: Depth) -> N
     groups = RowGroups(files, file)
     good = groups.read(0, names, groups.every_row(0))
     dice = random.Random(4)
-    for number in range(depth.times(60, deep=2000)):
+    for number in range(depth.times(30, deep=1000)):
         with with_flips(Path(table.location, file.path), dice, 1 + number % 2 * 2):
             try:
+                assert groups.is_read_whole == bool(small)
                 fresh = RowGroups(table.table_files(state), file) if number % 3 else groups  # its footer is in memory
                 assert fresh.read(0, names, fresh.every_row(0)).equals(good)
             except Corrupt as error:
                 assert file.path in error.message
 
 
-def test_a_reader_of_one_column_checks_that_column_only(table: FileStore) -> None:
+@pytest.mark.parametrize("small", [0, 1 << 20], ids=["as a file", "from memory"])
+def test_a_reader_of_one_column_checks_that_column_only(
+    table: FileStore, small: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_groups, "_SMALL_BYTES", small)
     state = table.state()
     (file,) = state.files.values()
     path = Path(table.location, file.path)

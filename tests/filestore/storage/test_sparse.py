@@ -73,3 +73,6 @@ def test_columns_by_their_top_level_name() -> None:
     assert len(Chunks(footer).ranges(0, ["l"])) == 1
     assert len(Chunks(footer).ranges(0, ["a"])) >= 2
     assert Chunks(footer).ranges(0, []) == []
+    every = Chunks(footer).ranges(0)
+    assert every == sorted(every)
+    assert Chunks(footer).whole(0) == (every[0][0], every[-1][1])
