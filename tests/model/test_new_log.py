@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from filestore.checks.report import Invariant
-from filestore.errors import Conflict, NotFound, TableStoreError
+from filestore.errors import NotFound, TableStoreError
 from log.table.systems import open_log
 from tablestore import Table
 from tablestore.following.gaps import truncates
@@ -21,6 +21,8 @@ from tests.warehouses import Row, replay, rows
 
 EVENTUAL = {"log_consistency": "eventual"}
 BOTH = pytest.mark.parametrize("options", [{}, EVENTUAL], ids=["transactional", "eventual"])
+REFUSALS = {"log-not-found", "log-replaced", "metadata-changed", "fenced", "log-transaction", "log-unavailable"}
+"""The codes of writes that find no log, or another one under them, or lose a race against the new one."""
 KINDS = [
     pytest.param(upserted, {}, id="upsert"),
     pytest.param(overwritten, {}, id="overwrite"),
@@ -83,18 +85,19 @@ def check(made: World, outcomes: dict[str, object]) -> None:
         if made_by is not None:
             assert snapshots.count(made_by) == 1, (name, outcome)
         else:
-            assert outcome is None or isinstance(outcome, (Killed, Conflict, NotFound)), (name, outcome)
+            assert outcome is None or isinstance(outcome, Killed) or outcome.code in REFUSALS, (name, outcome)
     config = last.opened.log_config()
     assert config is not None
     with open_log(config, made.maker.ambient) as log:
-        assert log.open_transactions() == []
+        assert config.eventual or log.open_transactions() == []
 
 
 @pytest.mark.slow
+@pytest.mark.few(1)
 @BOTH
 def test_whoever_makes_it_dies_at_any_call_and_another_one_repeats_it(options: dict[str, str], depth: Depth) -> None:
     died = 0
-    for call in depth.counting(5):
+    for call in depth.counting(8):
         with memory_folder() as folder, world(folder, **options) as made:
             two_versions(made)
             lose(made)
@@ -104,18 +107,18 @@ def test_whoever_makes_it_dies_at_any_call_and_another_one_repeats_it(options: d
             if not isinstance(outcome, Killed):
                 break
             died += 1
-    assert died >= 2
+    assert died
 
 
 @pytest.mark.slow
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("kind", "options"), KINDS)
 def test_a_writer_that_stands_still_meanwhile(
     kind: Callable[[Process], Deed], options: dict[str, str], depth: Depth
 ) -> None:
     """It has begun with the log that was lost: it commits before the new one begins, begins again, or fails."""
     committed = refused = 0
-    for call in depth.counting(9):
+    for call in depth.counting(14):
         with memory_folder() as folder, world(folder, **options) as made:
             two_versions(made)
             writer = Process(made, "writer")
@@ -135,7 +138,7 @@ def test_a_writer_that_stands_still_meanwhile(
 @pytest.mark.slow
 @BOTH
 def test_any_order_of_writers_and_makers(options: dict[str, str], depth: Depth) -> None:
-    for seed in range(depth.times(4, deep=300)):
+    for seed in range(depth.times(2, deep=300)):
         dice = random.Random(seed)
         with memory_folder() as folder, world(folder, seed, **options) as made:
             two_versions(made)

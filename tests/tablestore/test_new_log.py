@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import shutil
 from contextlib import suppress
@@ -19,6 +18,7 @@ from log.table.systems import open_log
 from tablestore import Store, Table
 from tablestore.following.gaps import truncates
 from tests.bothlogs import both_logs
+from tests.depth import Depth
 from tests.opened import again
 from tests.tablestore.recovering.test_claimed_commits import CLAIMED, Away, Once, claimed, through
 from tests.warehouses import Row, changes, replay, rows
@@ -70,6 +70,7 @@ def unended(table: Table, *ids: int) -> None:
 
 
 @both_logs
+@pytest.mark.few(2)
 @pytest.mark.parametrize("options", [{}, EVENTUAL], ids=["transactional", "eventual"])
 def test_a_lost_log_is_replaced_and_everybody_goes_on_or_gets_a_gap(
     store: Store, log_options: dict[str, str], options: dict[str, str]
@@ -104,6 +105,7 @@ def test_a_lost_log_is_replaced_and_everybody_goes_on_or_gets_a_gap(
 
 
 @both_logs
+@pytest.mark.few(2)
 @pytest.mark.parametrize("options", [{}, EVENTUAL], ids=["transactional", "eventual"])
 def test_a_reader_that_runs_meanwhile(store: Store, log_options: dict[str, str], options: dict[str, str]) -> None:
     """One that goes by versions and has read them all goes on; one of an eventual log begins again."""
@@ -122,6 +124,8 @@ def test_a_reader_that_runs_meanwhile(store: Store, log_options: dict[str, str],
 
     last["version"] = 99
     assert read() == rows(table)
+    put(table, 6)
+    assert read() == rows(table), "it has the log open"
     lose(table)
     assert table.new_log() is not None
     put(table, 7)
@@ -208,9 +212,9 @@ def test_a_table_without_a_log_has_none_to_begin(store: Store) -> None:
 
 
 @pytest.mark.parametrize("fault", [Once, Away])
-def test_a_claimed_version_comes_before_the_new_log(fault: type[Once]) -> None:
+def test_a_claimed_version_comes_before_the_new_log(fault: type[Once], depth: Depth) -> None:
     """The database that holds the commits is away at each of its calls."""
-    for number in itertools.count(1):
+    for number in depth.counting(3):
         with claimed({}) as table:
             lose(table)
             away = fault(number, Unavailable("injected"))
