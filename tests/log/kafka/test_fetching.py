@@ -61,7 +61,7 @@ def fetcher(*answers: list[Event]) -> tuple[Fetcher, Consumer]:
     def gone(partition: int, offset: int | None) -> TableStoreError:
         return NotFound(f"{partition}: {offset}", code="gone")
 
-    brokers: Any = SimpleNamespace(bootstrap_servers="127.0.0.1:1", topic="t")
+    brokers: Any = SimpleNamespace(bootstrap_servers="127.0.0.1:1", topic="t", if_gone="make it again")
     made = Fetcher("t", brokers, SETTINGS, system_ambient(), "reading topic t", gone)
     consumer = Consumer([*answers])
     made._consumer = consumer  # type: ignore[assignment]
