@@ -144,12 +144,11 @@ def missing(wanted: Iterable[ByteRange], held: Sequence[ByteRange], gap: int) ->
 
     Args:
         wanted: Ranges in any order, perhaps overlapping.
-        held: Ranges that are here already; a wanted range inside of one of them is not fetched again.
+        held: Ranges that are here already; what is inside of them is not fetched again, but in a gap.
         gap: Ranges with at most so many bytes between them become one.
     """
-    lacking = sorted(
-        (start, end) for start, end in wanted if start < end and not any(a <= start and end <= b for a, b in held)
-    )
+    here = sorted(held)
+    lacking = sorted(part for start, end in wanted for part in _without(start, end, here))
     joined: list[ByteRange] = []
     for start, end in lacking:
         if joined and start <= joined[-1][1] + gap:
@@ -157,6 +156,16 @@ def missing(wanted: Iterable[ByteRange], held: Sequence[ByteRange], gap: int) ->
         else:
             joined.append((start, end))
     return joined
+
+
+def _without(start: int, end: int, held: Iterable[ByteRange]) -> Iterator[ByteRange]:
+    """Yields the parts of a range that are in none of some ranges, which are in order."""
+    for first, last in held:
+        if start < first and start < end:
+            yield start, min(first, end)
+        start = max(start, last)
+    if start < end:
+        yield start, end
 
 
 def _nameless_file() -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -182,10 +181,10 @@ class _Sink:
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """What `filestore.files.row_groups` asks polars for by paths; the files are looked for when it is collected."""
+    """What `filestore.files.row_groups` asks polars for; files by path are looked for when it is collected."""
 
     storage: MemoryStorage
-    paths: Sequence[str]
+    sources: Sequence[str | bytes]
     start: int = 0
     size: int | None = None
     columns: Sequence[pl.Expr] = ()
@@ -197,12 +196,15 @@ class _Scan:
         return replace(self, columns=list(columns))
 
     def collect(self) -> pl.DataFrame:
-        for path in self.paths:
-            if path not in self.storage.files:
-                raise FileNotFoundError(f"No such file or directory: {path}")
-        stored = [io.BytesIO(self.storage.files[path]) for path in self.paths]
-        rows = pl.scan_parquet(stored, use_statistics=False)
+        rows = pl.scan_parquet([self._stored(source) for source in self.sources], use_statistics=False)
         return rows.slice(self.start, self.size).select(self.columns).collect()
+
+    def _stored(self, source: str | bytes) -> bytes:
+        if isinstance(source, bytes):
+            return source
+        if source not in self.storage.files:
+            raise FileNotFoundError(f"No such file or directory: {source}")
+        return self.storage.files[source]
 
 
 class _Polars:
@@ -211,8 +213,8 @@ class _Polars:
     def __init__(self, storage: MemoryStorage) -> None:
         self._storage = storage
 
-    def scan_parquet(self, paths: Sequence[str], **_: object) -> _Scan:
-        return _Scan(self._storage, paths)
+    def scan_parquet(self, sources: Sequence[str | bytes], **_: object) -> _Scan:
+        return _Scan(self._storage, sources)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(pl, name)

@@ -6,6 +6,7 @@ import io
 import itertools
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -33,6 +34,20 @@ def test_every_wanted_byte_is_fetched_or_held_and_none_twice(
     for start, end in (*fetched, *held):
         mask[start:end] = True
     assert all(mask[start:end].all() for start, end in wanted)
+    lacking = np.zeros(60, dtype=np.bool_)
+    for start, end in wanted:
+        lacking[start:end] = True
+    for start, end in held:
+        lacking[start:end] = False
+    for start, end in fetched:
+        assert lacking[start]
+        assert lacking[end - 1]
+        assert longest(~lacking[start:end]) <= gap
+
+
+def longest(mask: npt.NDArray[np.bool_]) -> int:
+    """The length of the longest run of true values."""
+    return max((len(run) for run in "".join("x" if value else " " for value in mask).split()), default=0)
 
 
 def test_readers_need_footer_and_columns_only() -> None:
