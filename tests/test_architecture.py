@@ -16,6 +16,7 @@ import pytest
 
 import filestore.errors
 import tablestore
+from tests.syntax import syntax_tree
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("filestore", "log", "managed_table", "compaction", "catalog_service", "tablestore", "pyspark_tablestore")
@@ -32,7 +33,7 @@ def name_of(path: Path) -> str:
 
 
 def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(syntax_tree(path.read_text())):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
@@ -67,7 +68,7 @@ def test_no_module_is_a_drawer_for_odds_and_ends() -> None:
 def test_nothing_catches_everything() -> None:
     for path in modules():
         text = path.read_text()
-        nodes = ast.walk(ast.parse(text)) if re.search(r"\bexcept\s*:", text) else ()  # a tree takes far longer
+        nodes = ast.walk(syntax_tree(text)) if re.search(r"\bexcept\s*:", text) else ()  # a tree takes far longer
         for node in nodes:
             assert not (isinstance(node, ast.ExceptHandler) and node.type is None), name_of(path)
 
@@ -172,7 +173,7 @@ def test_no_package_raises_an_error_outside_the_tree() -> None:
     for path in modules():
         text = path.read_text()
         suspected = not refused.isdisjoint(re.findall(r"\braise\s+(\w+)\s*\(", text))
-        for node in ast.walk(ast.parse(text)) if suspected else ():  # a tree takes far longer
+        for node in ast.walk(syntax_tree(text)) if suspected else ():  # a tree takes far longer
             if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and isinstance(node.exc.func, ast.Name):
                 name = node.exc.func.id
                 assert not hasattr(builtins, name) or name in allowed, f"{name_of(path)} raises {name}"

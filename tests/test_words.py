@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.syntax import syntax_tree
+
 ROOT = Path(__file__).parent.parent
 TEXTS = (
     "filestore",
@@ -125,7 +127,7 @@ def test_no_identifier_has_a_private_word(name: str) -> None:
 
 def docstrings(content: str) -> Iterator[tuple[int, str]]:
     """Yields line numbers and docstrings of a Python module: its own, of classes and functions, and behind values."""
-    for node in ast.walk(ast.parse(content)):
+    for node in ast.walk(syntax_tree(content)):
         body = getattr(node, "body", None)
         for before, statement in pairwise([node, *body] if isinstance(body, list) else []):
             match statement:

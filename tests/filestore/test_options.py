@@ -15,6 +15,7 @@ from filestore.errors import InvalidRequest
 from filestore.model.options import OPTIONS
 from filestore.model.options_page import page
 from filestore.model.table_options import TableOptions
+from tests.syntax import syntax_tree
 
 
 def test_defaults_parse() -> None:
@@ -116,5 +117,5 @@ def test_every_option_that_has_a_choice_is_read() -> None:
     declaring = {root / "filestore" / "model" / name for name in ("options.py", "log_options.py")}
     packages = (path.parent for path in root.glob("*/__init__.py") if path.parent.name != "tests")
     modules = [path for package in packages for path in package.rglob("*.py") if path not in declaring]
-    found = {text for path in modules for text in _looked_up(ast.parse(path.read_text("utf-8")))}
+    found = {text for path in modules for text in _looked_up(syntax_tree(path.read_text("utf-8")))}
     assert set(OPTIONS) - found == {"log.format", "log.key.format"}, "an option that no code reads"
