@@ -26,6 +26,7 @@ __all__ = [
     "FILE_SUFFIX",
     "allows_literals",
     "check_references",
+    "holds_secret",
     "literal_secrets",
     "resolved",
     "secret",
@@ -39,8 +40,10 @@ ALLOWED_SECRETS = "TABLESTORE_SECRETS"
 
 _DEFAULT_ALLOWED = "env:TABLESTORE_SECRET_*"
 _REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
-_SECRET = ("password", "secret", "token", "user-info", "sasl.jaas.config", "key.pem")
+_SECRET = ("pass", "secret", "token", "user-info", "sasl.jaas.config", "sasl.oauthbearer.config", "key.pem")
+_OF_QUERIES = (*_SECRET, "key", "sig", "auth", "credential")
 _OF_CLIENTS = ("log.kafka.properties.", "properties.")
+_OF_FORMATS = "avro-confluent."
 _OF_REGISTRIES = ("basic-auth.user-info", "bearer-auth.token")
 _REFERRED = "tablestore-reference"
 """Stands for a reference where a value is looked at; it can be any part of a URL."""
@@ -121,6 +124,14 @@ def _is_allowed(kind: str, name: str, patterns: str) -> bool:
     return False
 
 
+def holds_secret(name: str) -> bool:
+    """Returns whether an option, or a property of a client, is a password, a token or a key by its name. Pure.
+
+    Only these have references: clients quote the values of others in their errors and logs.
+    """
+    return any(word in name for word in _SECRET) and not name.endswith((".url", ".file", ".location"))
+
+
 def literal_secrets(options: Mapping[str, str]) -> list[str]:
     """Returns the options whose value is or has a password, a token or a key itself, or a part of one. Pure.
 
@@ -139,8 +150,16 @@ def check_references(options: Mapping[str, str]) -> None:
     """Refuses secrets in options of a table, which its Delta log and the catalog would show: references are for them.
 
     Raises:
-        InvalidRequest: ``literal-secret``.
+        InvalidRequest: ``literal-secret``; ``bad-secret``: a reference in an option that is no secret by its name.
     """
+    for name, value in options.items():
+        of_client = name.startswith(_OF_CLIENTS) or _OF_FORMATS in name
+        if of_client and not holds_secret(name) and _REFERENCE.search(value):
+            raise InvalidRequest(
+                f"option {name!r} has a reference to a secret and is none itself: errors and logs of clients quote it. "
+                "Write its value; a password, a token or a key has an option of its own",
+                code="bad-secret",
+            )
     if not allows_literals(options) and (found := literal_secrets(options)):
         raise InvalidRequest(
             f"option {found[0]!r} would be readable by whoever reads the table's metadata: refer to all of it, as in "
@@ -158,7 +177,7 @@ def shown(options: Mapping[str, str]) -> dict[str, str]:
 
 def _is_literal(name: str, value: str) -> bool:
     """Returns whether a value, with `_REFERRED` in the place of each reference, has a secret itself."""
-    given = name.startswith(_OF_CLIENTS) and any(word in name for word in _SECRET) and not name.endswith(".url")
+    given = name.startswith(_OF_CLIENTS) and holds_secret(name)
     if not given and not name.endswith(_OF_REGISTRIES):
         return any(map(_has_secret, value.split(",")))
     if name.endswith("user-info"):
@@ -188,8 +207,8 @@ def _has_secret(url: str) -> bool:
         return False
     try:
         parts = urlsplit(url.strip())
-        values = [parts.password or ""]
-        values += [value for name, value in parse_qsl(parts.query) if any(word in name.lower() for word in _SECRET)]
+        values = [parts.password or parts.username or ""]  # a user alone is a token
+        values += [value for name, value in parse_qsl(parts.query) if any(word in name.lower() for word in _OF_QUERIES)]
         return any(map(_is_written, values))
     except ValueError:
         return False

@@ -185,13 +185,20 @@ class LocalStorage:
     def walk(self, path: str) -> Iterator[FileInfo]:
         """Yields the files in a folder, at any depth."""
         _require_local(path)
-        for folder, _, names in os.walk(path):
+
+        def unreadable(error: OSError) -> None:
+            if not isinstance(error, FileNotFoundError | NotADirectoryError):  # another process may have removed it
+                raise _unavailable("list", error.filename or path, error) from error
+
+        for folder, _, names in os.walk(path, onerror=unreadable):
             for name in names:
                 full = os.path.join(folder, name)
                 try:
                     stat = os.stat(full)
                 except FileNotFoundError:
                     continue  # another process has removed it during the walk
+                except OSError as error:
+                    raise _unavailable("list", full, error) from error
                 yield FileInfo(full, stat.st_size, stat.st_mtime_ns // 1_000_000)
 
     def list_names(self, path: str, after: str = "") -> list[str]:

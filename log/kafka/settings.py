@@ -7,7 +7,7 @@ from logging import Logger
 from typing import Any
 
 from filestore.errors import InvalidRequest
-from filestore.secrets import resolved
+from filestore.secrets import holds_secret, resolved
 
 __all__ = ["CONSUMER_DEFAULTS", "PRODUCER_DEFAULTS", "UNBOUNDED_QUEUE", "of_clients", "seconds_of"]
 
@@ -43,6 +43,8 @@ CONSUMER_DEFAULTS = {
 def of_clients(properties: Mapping[str, str], servers: str | None, logger: Logger) -> dict[str, Any]:
     """Returns the settings of all clients: a table's properties over our defaults, with the secrets they refer to.
 
+    Errors quote the others, so a reference in one of them stays one.
+
     Args:
         properties: As the table has them.
         servers: The brokers.
@@ -51,7 +53,7 @@ def of_clients(properties: Mapping[str, str], servers: str | None, logger: Logge
     Raises:
         InvalidRequest: ``bad-secret``.
     """
-    given = {name: resolved(value) for name, value in properties.items()}
+    given = {name: resolved(value) if holds_secret(name) else value for name, value in properties.items()}
     return {**_CLIENT_DEFAULTS, **given, "bootstrap.servers": servers, "logger": logger}
 
 

@@ -126,7 +126,9 @@ def _cast(values: pa.Array, wanted: pa.DataType) -> pa.Array:
         return _decimals(values, wanted)
     if pa.types.is_floating(given) and pa.types.is_decimal(wanted):
         return values.cast(pa.string()).cast(wanted)  # 0.1 is 0.1 in any scale, as Spark and every text have it
-    if _is_text(given) and pa.types.is_floating(wanted):
+    if pa.types.is_decimal(given) and pa.types.is_floating(wanted):
+        values = values.cast(pa.string())  # Arrow's own cast is often not the nearest number
+    if _is_text(values.type) and pa.types.is_floating(wanted):
         return floats_of_texts(values, wanted)
     if (_is_moment(wanted) and pa.types.is_integer(given)) or (_is_moment(given) and pa.types.is_integer(wanted)):
         raise _Unfit("what the number counts is not known (seconds, milliseconds, days), so cast it yourself")

@@ -16,7 +16,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -292,3 +292,26 @@ def test_a_full_disk_for_temporary_files_is_named(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("tempfile.gettempdir", no_place)
     with pytest.raises(Unavailable, match="No usable temporary directory"), temporary_folder("x-"):
         pass
+
+
+def test_a_folder_that_cannot_be_listed_is_not_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database's folder was removed with all files in it, because one listing of it had failed."""
+    with memory_folder() as folder, tablestore.connect(str(folder)) as store:
+        store.create_database("stock")
+        kept = folder / "stock" / "t" / "x.parquet"
+        kept.parent.mkdir(parents=True)
+        kept.write_bytes(b"rows")
+        scan = os.scandir
+
+        def failing(path: str) -> Iterator[os.DirEntry[str]]:
+            if str(path).endswith("/stock"):
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
+            return scan(path)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "scandir", failing)
+            with pytest.raises(Unavailable, match="stock"):
+                list(LocalStorage().walk(str(kept.parents[1])))
+            with suppress(Unavailable):
+                store.drop_database("stock")
+        assert kept.exists()

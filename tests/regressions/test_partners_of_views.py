@@ -59,3 +59,22 @@ def test_rows_are_found_though_where_asks_for_their_partner(
     view.refresh()
     assert rows(view.table) == left
     assert lake.examine("shop.v").findings == ()
+
+
+@pytest.mark.parametrize("join", ["ON customer = cid", pytest.param("USING (cid)", marks=pytest.mark.deep)])
+def test_the_query_may_name_a_joined_key_without_its_table(spark: SparkSession, store: Store, join: str) -> None:
+    """The changed keys had that name, too: a view was made, and each refresh after a change of customers failed."""
+    lake = SparkStore(spark, store)
+    customer = "cid" if join.startswith("USING") else "customer"
+    orders = store.create_table("shop.orders", f"id BIGINT, {customer} BIGINT", primary_key=["id"])
+    customers = store.create_table("shop.customers", "cid BIGINT, name STRING", primary_key=["cid"])
+    orders.write([{"id": 1, customer: 10}, {"id": 2, customer: 20}])
+    customers.write([{"cid": 10, "name": "Ann"}])
+    query = f"SELECT id, name FROM shop.orders LEFT JOIN shop.customers {join} WHERE cid IS NULL OR cid > 0"
+    view = lake.create_view("shop.v", query)
+    view.refresh()
+    customers.write([{"cid": 10, "name": "Bob"}, {"cid": 20, "name": "Eve"}])
+    done = view.refresh()
+    assert done is not None
+    assert not done.whole
+    assert rows(view.table) == [{"id": 1, "name": "Bob"}, {"id": 2, "name": "Eve"}]

@@ -133,10 +133,12 @@ class ViewRows:
         for number, source in enumerate(plan.sources):
             if (keys := changes.get(source.alias)) is not None:  # they are unique, so a row stays one row
                 name = f"{_OWN}changed_{number}"
-                pairs = zip(source.equal, source.key, strict=True)
+                own = [f"{_OWN}key_{place}" for place in range(len(source.key))]  # the query may name its keys alone
+                pairs = zip(source.equal, own, strict=True)
                 equal = [f"{_of(*column)} = {_of(name, key)}" for column, key in pairs]
-                joins.append(f"LEFT JOIN {quoted(self._view(keys))} AS {quoted(name)} ON {' AND '.join(equal)}")
-                found.append(f"{_of(name, source.key[0])} IS NOT NULL")
+                view = quoted(self._view(keys.select(*map(quoted, source.key)).toDF(*own)))
+                joins.append(f"LEFT JOIN {view} AS {quoted(name)} ON {' AND '.join(equal)}")
+                found.append(f"{_of(name, own[0])} IS NOT NULL")
         items = [_of(driving.alias, name) for name in driving.key]
         return self._from(items, frames, "\n".join(joins), " OR ".join(found))
 

@@ -157,6 +157,16 @@ def test_a_key_that_would_be_written_twice_is_refused(sql: Sql, source: str, on:
 
 
 @pytest.mark.usefixtures("sums")
+def test_keys_that_are_equal_as_floating_numbers_are_different_keys(sql: Sql) -> None:
+    """A cast to DOUBLE was passed by, so a row that ON matches with one of another key was inserted beside it."""
+    sql("INSERT INTO lake.shop.sums VALUES (9007199254740993, 1)")
+    alike = "CAST(t.id AS DOUBLE) = CAST(s.id AS DOUBLE)"
+    with pytest.raises(FAILURES, match="key-change"):
+        sql(into_sums("(9007199254740992L, 2)", alike, f"WHEN MATCHED THEN UPDATE SET * {INSERTS}"))
+    assert sql("SELECT * FROM lake.shop.sums WHERE id > 3") == [(9007199254740993, 1)]
+
+
+@pytest.mark.usefixtures("sums")
 def test_a_row_that_is_deleted_gives_its_key_to_one_that_is_inserted(sql: Sql) -> None:
     """Either of the two rows was left."""
     on = "t.id = s.id AND t.a = s.a"

@@ -181,6 +181,17 @@ def test_the_widest_integers_fit_the_widest_decimals() -> None:
     assert refused(pa.array([1], pa.int64()), pa.decimal128(38, 38)) == "bad-value"
 
 
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()], ids=str)
+def test_a_decimal_becomes_the_nearest_floating_number(kind: pa.DataType) -> None:
+    """Arrow's own cast gives 417.90000000000003 for 417.9, and so for one in ten."""
+    dice = Random(20261128)
+    for scale in (0, 1, 2, 6, 18):
+        texts = ["417.9"[: 3 + 2 * (scale > 0)], *(f"{dice.randrange(-(10**9), 10**9)}e-{scale}" for _ in range(200))]
+        found = fitted(pa.array([Decimal(text) for text in texts], pa.decimal128(38, scale)), kind)
+        assert found == pa.array([float(text) for text in texts], pa.float64()).cast(kind).to_pylist()
+    assert refused(pa.array([Decimal(10**45)], pa.decimal256(50, 0)), pa.float32()) == "bad-value"
+
+
 def test_texts_that_an_error_advises_fit() -> None:
     """Found by a stranger: a time without its zone was refused with the advice to write it as it was."""
     for zone, text in (("UTC", "2026-01-31 12:00:00Z"), (None, "2026-01-31 12:00:00")):

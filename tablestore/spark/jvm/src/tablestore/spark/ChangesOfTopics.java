@@ -23,8 +23,14 @@ import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.catalyst.plans.logical.V2CreateTableAsSelectPlan;
 import org.apache.spark.sql.catalyst.plans.logical.View;
 import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DateType;
+import org.apache.spark.sql.types.DoubleType;
+import org.apache.spark.sql.types.FloatType;
+import org.apache.spark.sql.types.IntegralType;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.MetadataBuilder;
+import org.apache.spark.sql.types.StringType;
 import scala.Option;
 import scala.Some;
 import scala.Tuple2;
@@ -213,8 +219,22 @@ final class ChangesOfTopics extends Rule<LogicalPlan> {
     if (value instanceof AssertNotNull checked) {
       return plain(checked.child());
     }
-    boolean widens = value instanceof Cast cast && Cast.canUpCast(cast.child().dataType(), cast.dataType());
+    boolean widens = value instanceof Cast cast && isOneToOne(cast.child().dataType(), cast.dataType());
     return widens ? plain(((Cast) value).child()) : value;
+  }
+
+  /** Returns whether a cast gives different values different ones, in every session. Large integers are equal as DOUBLE. */
+  private static boolean isOneToOne(DataType from, DataType to) {
+    if (from.equals(to)) {
+      return true;
+    }
+    if (to instanceof FloatType || to instanceof DoubleType) {
+      return from instanceof FloatType;
+    }
+    if (to instanceof StringType) {
+      return from instanceof IntegralType || from instanceof DateType || from instanceof StringType;
+    }
+    return Cast.canUpCast(from, to);
   }
 
   /** Makes a row that a query leaves out a delete of its key: its former row may have been written. */
