@@ -1,7 +1,8 @@
 """Checks change data against the versions that name it: files, columns, types, and counts (FORMAT.md section 12.6).
 
-It looks at all bytes of each change file, and decodes one column, row group by row group. Rows are read where they may
-be untrue (`filestore.checks.removed_rows`).
+It looks at all bytes of each change file, and decodes one column, row group by row group; others only where the footer
+does not count their nulls, or may hide values. Rows are read where they may be untrue
+(`filestore.checks.removed_rows`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 from filestore.changelog.arrived import by_look_up
 from filestore.changelog.images import change_schema
 from filestore.checks.damage import damage_of
+from filestore.checks.hidden import HiddenValues
 from filestore.checks.removed_rows import check_removed_rows
 from filestore.checks.report import Findings, Invariant, cause_of
 from filestore.decoding import MALFORMED
@@ -38,6 +40,8 @@ Counts = Counter[str]
 
 BROKEN = (*MALFORMED, Corrupt, NotFound, InvalidRequest, Unsupported)
 """The errors of reading an entry that does not conform to FORMAT.md. A storage that does not answer is no damage."""
+
+_FILTER = "let readers of changes other than our own filter after they have read, until this version expires"
 
 _MERGING = (Operation.WRITE, Operation.FOLD)
 _REPLACING = (Operation.OVERWRITE, Operation.DROP_PARTITION, Operation.ROLLBACK)
@@ -64,7 +68,7 @@ def _check(table: TableFiles, findings: Findings, before: TableState, after: Tab
     for action in (a["cdc"] for a in entry.actions if "cdc" in a):
         path = file_key(action)
         try:
-            counts = _types(table, definition, action)
+            counts = _types(table, findings, entry.version, definition, action)
         except NotFound:
             return path
         if isinstance(counts, str):
@@ -113,11 +117,13 @@ def _check_feed(findings: Findings, definition: TableDefinition, entry: Commit) 
             findings.add(Invariant.CHANGE_FEED, message, version=entry.version)
 
 
-def _types(table: TableFiles, definition: TableDefinition, action: Mapping[str, Any]) -> Counts | str:
+def _types(
+    table: TableFiles, findings: Findings, version: int, definition: TableDefinition, action: Mapping[str, Any]
+) -> Counts | str:
     """Counts each type of change in a file, or returns a text that says what is wrong. `NotFound` if it is missing."""
-    counts: Counts = Counter()
+    path = file_key(action)
     try:
-        with ParquetReader(table.storage, table.path(file_key(action))) as parquet:
+        with ParquetReader(table.storage, table.path(path)) as parquet:
             if parquet.size != action["size"]:
                 return f"has {parquet.size} bytes, the log says {action['size']}"
             if (damage := damage_of(parquet)) is not None:
@@ -125,27 +131,55 @@ def _types(table: TableFiles, definition: TableDefinition, action: Mapping[str, 
             stored = {f.name: f.type for f in parquet.arrow_schema}
             if stored != {f.name: f.type for f in stored_schema(change_schema(definition), definition.schema)}:
                 return f"has columns {', '.join(stored)}, or other types than the table"
-            if definition.changelog_producer.images and (names := _with_nulls(parquet, definition)):
-                return f"has nulls in the column {names[0]}, which is NOT NULL"
-            for group in range(len(parquet.group_rows)):
-                types = parquet.read(group, [CHANGE_TYPE_COLUMN]).column(0)
-                counts.update({pair["values"]: pair["counts"] for pair in pc.value_counts(types).to_pylist()})
+            rows = _Rows(parquet, definition)
+            if rows.empty:
+                return f"has nulls in the column {rows.empty[0]}, which is NOT NULL"
+            for what in rows.hidden:
+                findings.add(Invariant.HIDDEN_VALUE, f"version {version}: {path} has {what}: {_FILTER}", path, version)
     except Corrupt as error:
         return f"is not readable Parquet: {cause_of(error)}"
-    unknown = sorted(str(kind) for kind in set(counts) - set(ChangeType))
-    return f"has {CHANGE_TYPE_COLUMN} {unknown[0]!r}" if unknown else counts
+    unknown = sorted(str(kind) for kind in set(rows.types) - set(ChangeType))
+    return f"has {CHANGE_TYPE_COLUMN} {unknown[0]!r}" if unknown else rows.types
 
 
-def _with_nulls(parquet: ParquetReader, definition: TableDefinition) -> list[str]:
-    """Returns the NOT NULL columns of which a row group's statistics count nulls."""
-    needed = {column.in_files: column.name for column in definition.schema if not column.nullable}
-    groups = [parquet.footer.row_group(number) for number in range(parquet.footer.num_row_groups)]
-    columns = [group.column(number) for group in groups for number in range(group.num_columns)]
-    return [
-        needed[column.path_in_schema]
-        for column in columns
-        if column.path_in_schema in needed and column.statistics is not None and column.statistics.null_count
-    ]
+class _Rows:
+    """What the rows of a change file say.
+
+    Attributes:
+        types: How many rows have each type of change.
+        empty: The NOT NULL columns that have a null.
+        hidden: The values that readers miss which skip row groups.
+    """
+
+    def __init__(self, parquet: ParquetReader, definition: TableDefinition) -> None:
+        self.types: Counts = Counter()
+        self.empty: list[str] = []
+        self.hidden: list[str] = []
+        full = definition.changelog_producer.images  # of others only the removed rows can lack a value
+        needed = {column.in_files: column.name for column in definition.schema if full and not column.nullable}
+        hidden = HiddenValues(parquet)
+        for group in range(len(parquet.group_rows)):
+            nulls = _null_counts(parquet, group)
+            columns = dict.fromkeys(
+                [CHANGE_TYPE_COLUMN, *hidden.columns(group), *(n for n in needed if n not in nulls)]
+            )
+            rows = parquet.read(group, list(columns))
+            nulls |= {name: rows.column(name).null_count for name in rows.column_names}
+            self.empty += [name for in_files, name in needed.items() if nulls[in_files]]
+            self.hidden += hidden.found(group, rows)
+            types = pc.value_counts(rows.column(CHANGE_TYPE_COLUMN))
+            self.types.update({pair["values"]: pair["counts"] for pair in types.to_pylist()})
+
+
+def _null_counts(parquet: ParquetReader, group: int) -> dict[str, int]:
+    """Returns how many nulls the columns of a row group have, by its statistics, which some columns lack."""
+    chunks = parquet.footer.row_group(group)
+    counted = (chunks.column(number) for number in range(chunks.num_columns))
+    return {
+        chunk.path_in_schema: chunk.statistics.null_count
+        for chunk in counted
+        if chunk.statistics is not None and chunk.statistics.has_null_count
+    }
 
 
 def _check_counts(

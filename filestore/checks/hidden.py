@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow.parquet import ColumnChunkMetaData
 
 from filestore.files.leaves import Leaf, leaves
 from filestore.files.parquet import ParquetReader
@@ -26,17 +27,25 @@ class HiddenValues:
         floating = ((n, leaf) for n, leaf in enumerate(leaves(parquet.arrow_schema)) if leaf.floating)
         self._leaves = [(n, leaf) for n, leaf in floating if not leaf.repeated]  # nobody skips by parts of an ARRAY
 
+    def columns(self, group: int) -> list[str]:
+        """Returns the columns of a row group by which readers may skip it: there are none in newer files."""
+        chunks = ((leaf.steps[0], self._footer.row_group(group).column(number)) for number, leaf in self._leaves)
+        return list(dict.fromkeys(name for name, chunk in chunks if _is_bounded(chunk) or chunk.has_dictionary_page))
+
     def found(self, group: int, rows: pa.Table) -> Iterator[str]:
         """Yields what is hidden in a row group, of which `rows` has the columns to look at."""
         for number, leaf in self._leaves:
             if leaf.steps[0] not in rows.column_names:
                 continue
             chunk = self._footer.row_group(group).column(number)
-            bounded = chunk.statistics is not None and chunk.statistics.has_min_max
-            if bounded and pc.any(pc.is_nan(_values(rows, leaf)), min_count=0).as_py():
+            if _is_bounded(chunk) and pc.any(pc.is_nan(_values(rows, leaf)), min_count=0).as_py():
                 yield f"a NaN in {leaf.path!r} and bounds for it, which readers skip rows by"
             elif chunk.has_dictionary_page and _has_negative_zero(_values(rows, leaf)):
                 yield f"-0.0 in {leaf.path!r} and a dictionary for it, in which readers do not find it as 0.0"
+
+
+def _is_bounded(chunk: ColumnChunkMetaData) -> bool:
+    return chunk.statistics is not None and chunk.statistics.has_min_max
 
 
 def _values(rows: pa.Table, leaf: Leaf) -> pa.ChunkedArray:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from filestore.changelog.arrived import lacks_a_value
@@ -20,6 +21,7 @@ from filestore.errors import NotFound
 from filestore.files.writer import TableFiles
 from filestore.lookup.file_lookup import FileLookup
 from filestore.model.changelog import ChangelogProducer
+from filestore.model.definition import TableDefinition
 from filestore.model.files import ChangeFile, DataFile
 from filestore.reading.change_files import change_files, recorded_changes
 from filestore.rows.equality import same_rows
@@ -69,7 +71,7 @@ def _untrue(table: TableFiles, file: ChangeFile, base: Sequence[DataFile]) -> in
 
 def _differing(table: TableFiles, rows: pa.Table, lookups: Sequence[FileLookup]) -> int:
     definition = table.definition
-    removed = rows.filter(pa.array(~putting(rows) & lacks_a_value(rows, definition)))
+    removed = rows.filter(pa.array(~putting(rows) & lacks_a_value(rows, definition) & ~_just_put(rows, definition)))
     if not removed.num_rows:
         return 0
     first = np.append(True, changes(removed, definition.sort_key))
@@ -80,3 +82,10 @@ def _differing(table: TableFiles, rows: pa.Table, lookups: Sequence[FileLookup])
             stored = lookup.frame_at(match.positions, definition.schema.names)
             equal += int(same_rows(stored, frame[match.probes]).sum())
     return int(removed.num_rows) - equal
+
+
+def _just_put(rows: pa.Table, definition: TableDefinition) -> npt.NDArray[np.bool_]:
+    """Marks the rows that the row before them has put: a commit may put a row and remove it."""
+    frame = frame_of(rows.select(definition.schema.names))
+    repeats = ~changes(rows, definition.sort_key) & putting(rows)[:-1]
+    return np.append(False, repeats & same_rows(frame[:-1], frame[1:]))

@@ -302,9 +302,9 @@ def _change_file(store: FileStore) -> Path:
     return Path(store.location) / next(a["cdc"]["path"] for a in actions if "cdc" in a)
 
 
-def _rewrite_changes(store: FileStore, change: Callable[[pa.Table], pa.Table]) -> None:
+def _rewrite_changes(store: FileStore, change: Callable[[pa.Table], pa.Table], *, statistics: bool = True) -> None:
     path = _change_file(store)
-    pq.write_table(change(pq.read_table(path, partitioning=None)), path)
+    pq.write_table(change(pq.read_table(path, partitioning=None)), path, write_statistics=statistics)
     on_change(lambda cdc: cdc.update(size=path.stat().st_size))(store)
 
 
@@ -569,6 +569,10 @@ _CHANGES: dict[str, tuple[Invariant, Damage]] = {
     "a change has a null in a NOT NULL column": (
         Invariant.CHANGE_FILE,
         lambda store: _rewrite_changes(store, lambda rows: _with_nulls(rows, "need")),
+    ),
+    "a change has a null that no statistics count": (
+        Invariant.CHANGE_FILE,
+        lambda store: _rewrite_changes(store, lambda rows: _with_nulls(rows, "need"), statistics=False),
     ),
     "a change is missing": (
         Invariant.CHANGE_COUNT,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -303,17 +303,21 @@ def test_input_keeps_every_row_of_one_key(folder: Path) -> None:
     assert read(store) == [{"id": 1, "v": "4999"}]
 
 
-def _without_values(store: FileStore, version: int) -> None:
-    """Writes a version's only change file as it was before decision 119: deletes with nothing but their key."""
+def _changed(store: FileStore, version: int, change: Callable[[pa.Table], pa.Table]) -> None:
+    """Writes a version's only change file anew."""
 
-    def change(actions: list[dict[str, Any]]) -> None:
+    def edit(actions: list[dict[str, Any]]) -> None:
         cdc = next(action["cdc"] for action in actions if "cdc" in action)
         path = Path(store.location) / cdc["path"]
-        rows = pq.read_table(path, partitioning=None)
-        pq.write_table(rows.set_column(1, "v", pa.nulls(rows.num_rows, pa.string())), path)
+        pq.write_table(change(pq.read_table(path, partitioning=None)), path)
         cdc["size"] = path.stat().st_size
 
-    edit_entry(store, version, change)
+    edit_entry(store, version, edit)
+
+
+def _without_values(rows: pa.Table) -> pa.Table:
+    """The deletes of before decision 119, with nothing but their key."""
+    return rows.set_column(1, "v", pa.nulls(rows.num_rows, pa.string()))
 
 
 @pytest.mark.parametrize("need", ["", " NOT NULL"])
@@ -323,7 +327,7 @@ def test_the_doctor_finds_removed_rows_that_never_were(folder: Path, need: str) 
     write(store, [{"id": n, "v": None, "_kind": "-D"} for n in (1, 3)])
     assert changes(store, 2) == [("delete", {"id": 1, "v": "a"}), ("delete", {"id": 3, "v": "a"})]
     assert_healthy(store)
-    _without_values(store, 2)
+    _changed(store, 2, _without_values)
     (found,) = examine(reopen(store)).problems
     assert found.code is Invariant.CHANGE_ROW
     assert "version 2" in found.message
@@ -337,6 +341,28 @@ def test_a_removed_row_with_a_null_may_be_true(folder: Path) -> None:
     write(store, [{"id": 1, "v": None, "_kind": "-D"}, {"id": 7, "v": None, "_kind": "-D"}])
     assert changes(store, 2) == [("delete", {"id": 1, "v": None})]
     assert_healthy(store)
+
+
+def _changes(rows: list[tuple[int, str, str | None]]) -> pa.Table:
+    types = {"-U": "update_preimage", "+U": "update_postimage", "-D": "delete"}
+    columns = {"id": [row[0] for row in rows], "v": [row[2] for row in rows]}
+    schema = pa.schema({"id": pa.int64(), "v": pa.string(), "_change_type": pa.string()})
+    return pa.table({**columns, "_change_type": [types[row[1]] for row in rows]}, schema)
+
+
+def test_a_row_that_the_same_commit_put_and_removed_is_true(folder: Path) -> None:
+    """The doctor compared it with the version before, and accused feeds of before decision 119."""
+    store = feed(folder, producer="input")
+    write(store, [{"id": 1, "v": "a"}, {"id": 2, "v": "a"}])
+    arrived = [("-U", "a"), ("+U", None), ("-D", None)]
+    write(store, [{"id": key, "v": value, "_kind": kind} for key in (1, 2) for kind, value in arrived])
+    untrue = [(2, "-U", "a"), (2, "+U", "b"), (2, "-D", None)]
+    _changed(store, 2, lambda _: _changes([(1, *change) for change in arrived] + untrue))
+    (found,) = examine(reopen(store)).problems
+    assert found.code is Invariant.CHANGE_ROW
+    assert "says of 1 removed or replaced rows" in found.message
+    _changed(store, 2, lambda _: _changes([(key, *change) for key in (1, 2) for change in arrived]))
+    assert_healthy(reopen(store))
 
 
 def test_input_stays_as_it_arrived_after_a_lost_race(folder: Path) -> None:

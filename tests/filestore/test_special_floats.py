@@ -245,3 +245,16 @@ def test_the_doctor_says_of_a_pending_run_what_it_hides(folder: Path) -> None:
     assert "has a NaN in 'd' and bounds for it" in found.message
     fold_table(store, full=True)
     assert_healthy(store)
+
+
+def test_the_doctor_says_of_change_data_what_they_hide(folder: Path) -> None:
+    store = create(folder / "t", define("id BIGINT, d DOUBLE", ("id",), changelog__producer="lookup"))
+    write(store, [{"id": 1, "d": 1.0}, {"id": 2, "d": 1.0}])
+    with edition_1():
+        write(store, [{"id": 1, "d": NAN}, {"id": 2, "d": 2.0}])
+    compact_table(store, full=True)
+    [found] = examine(store).problems
+    assert found.code is Invariant.HIDDEN_VALUE
+    assert found.path is not None
+    assert found.path.startswith("_change_data/")
+    assert "a NaN in 'd' and bounds for it" in found.message

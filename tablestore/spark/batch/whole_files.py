@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from filestore.delta.state import TableState
 from filestore.files.leaves import leaves
 
-__all__ = ["FIXED", "hides_values", "read_whole"]
+__all__ = ["EVERY_ROW_GROUP", "FIXED", "hides_values", "read_whole"]
 
 FIXED = {
     "ignoreMissingFiles": "false",
@@ -25,11 +25,10 @@ FIXED = {
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
 }
-"""The options of a read of a table, which go over the settings of a session."""
+"""The options of a read of a table, which go over the settings of a session; ``WholeFiles.java`` has the same."""
 
-
-_EVERY_ROW_GROUP = {f"parquet.filter.{way}.enabled": "false" for way in ("stats", "columnindex", "dictionary")}
-"""The options with which Parquet's reader skips nothing, as in ``PlainScans.java``."""
+EVERY_ROW_GROUP = {f"parquet.filter.{way}.enabled": "false" for way in ("stats", "columnindex", "dictionary")}
+"""The options with which Parquet's reader skips nothing, as in ``WholeFiles.java``."""
 
 
 def hides_values(state: TableState) -> bool:
@@ -48,13 +47,13 @@ def read_whole(spark: SparkSession, location: str, state: TableState, version: i
         state: The version that is read, or whose overlay it is.
         version: The version that is read whatever is committed later; None: the newest one.
     """
-    fixed_options = FIXED | (_EVERY_ROW_GROUP if hides_values(state) else {})
+    fixed_options = FIXED | (EVERY_ROW_GROUP if hides_values(state) else {})
     reader = spark.read.format("delta")
     frame = (reader if version is None else reader.option("versionAsOf", version)).load(location)
     relation = frame._jdf.queryExecution().analyzed()
     files = relation.relation()
     options = files.options()
-    if all(options.contains(name) for name in fixed_options):
+    if all(options.contains(name) and options.apply(name) == value for name, value in fixed_options.items()):
         return frame
     for name, value in fixed_options.items():
         options = options.updated(name, value)

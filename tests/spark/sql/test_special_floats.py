@@ -111,3 +111,31 @@ def test_our_reads_find_what_files_of_edition_1_hide(
         assert sql("SELECT id FROM lake.shop.old WHERE x > 3") == [(0,)]
         sql("CALL lake.sys.compact('shop.old', true)")
         assert [row.id for row in spark.sql(f"SELECT id FROM {delta} WHERE x > 3").collect()] == [0]
+
+
+def test_changes_in_files_of_edition_1_are_found(session: SparkSession, sql: Sql, store: Store) -> None:
+    """Nobody knows of the files of a change feed whether a row group of them hides a NaN or -0.0."""
+    options = {"log.system": "none", "changelog-producer": "lookup"}
+    table = store.create_table("shop.fed", "id BIGINT, x DOUBLE", primary_key=["id"], options=options)
+    table.write([{"id": n, "x": 1.0} for n in range(3)])
+    with edition_1():
+        store.table("shop.fed").write([{"id": n, "x": x} for n, x in enumerate([NAN, -0.0, 2.0])])
+    of_sql = "SELECT id FROM table_changes('lake.shop.fed', 2) WHERE {} ORDER BY id"
+    of_delta = f"SELECT id FROM table_changes_by_path('{table.location}', 2) WHERE {{}} ORDER BY id"
+    for query in (of_sql, of_delta):
+        assert sql(query.format("x > 3.5")) == [(0,)]
+        assert sql(query.format("x = 0")) == [(1,)]
+        assert sql(query.format("x <> 1 AND _change_type = 'update_postimage'")) == [(0,), (1,), (2,)]
+    found = {finding.path: finding for finding in store.table("shop.fed").examine().problems}
+    assert {finding.code for finding in found.values()} == {"hidden-value"}
+    assert any(path.startswith("_change_data/") for path in found)
+
+
+def test_a_frame_from_before_a_column_was_added_finds_a_nan(session: SparkSession, sql: Sql, store: Store) -> None:
+    table = store.create_table("shop.wide", "id BIGINT, x DOUBLE", options={"log.system": "none"})
+    with edition_1():
+        table.write([{"id": n, "x": x} for n, x in enumerate([NAN, 1.0, 1.0])])
+    before = session.table("lake.shop.wide").where("x > 3")
+    sql("ALTER TABLE lake.shop.wide ADD COLUMN y INT")
+    both = session.table("lake.shop.wide").where("x > 3").select("id").unionAll(before.select("id"))
+    assert [row.id for row in both.collect()] == [0, 0]

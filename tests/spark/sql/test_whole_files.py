@@ -22,6 +22,7 @@ from tests.depth import Depth
 from tests.spark.sql.conftest import Sql
 
 SKIPPING = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles")
+SKIP = {"ignoreMissingFiles": "true", "IGNORECORRUPTFILES": "true", "ignorecorruptfiles": "true"}
 LEGACY = {
     "spark.sql.parquet.datetimeRebaseModeInRead": "LEGACY",
     "spark.sql.parquet.int96RebaseModeInRead": "LEGACY",
@@ -122,6 +123,11 @@ def statements(kind: str, frames: dict[str, DataFrame]) -> dict[str, Statement]:
             f"SELECT sum(v) FROM lake.shop.t VERSION AS OF {t.filestore.state().version}"
         ).collect(),
         "format('delta')": lambda s, _, t: summed(s.read.format("delta").load(t.location)),
+        "options of a read": lambda s, _, t: summed(s.read.options(**SKIP).format("delta").load(t.location)),
+        "options of a table": lambda s, _, t: summed(s.read.options(**SKIP).table("lake.shop.t")),
+        "options of a stream": lambda s, _, t: drained(
+            s, lambda r: r.options(**SKIP).format("delta").load(t.location), t
+        ),
         "format('tablestore')": lambda s, lake, _: (
             s.read.format("tablestore")
             .option("catalog", lake.store.target)
@@ -137,7 +143,8 @@ def statements(kind: str, frames: dict[str, DataFrame]) -> dict[str, Statement]:
         "a view's refresh": lambda _, lake, __: lake.refresh("shop.stored", rebuild=True),
     }
     if kind == "pending":  # Delta alone does not see what is pending
-        del found["format('delta')"], found["its stream"]
+        for name in ("format('delta')", "its stream", "options of a read", "options of a stream"):
+            del found[name]
     return found
 
 

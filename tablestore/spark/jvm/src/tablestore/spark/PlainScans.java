@@ -1,7 +1,7 @@
 package tablestore.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.node.MissingNode;
+import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.lang.reflect.Field;
 import java.util.Collections;
@@ -10,7 +10,6 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.WeakHashMap;
 import org.apache.hadoop.fs.Path;
-import org.apache.parquet.hadoop.ParquetInputFormat;
 import org.apache.spark.sql.catalyst.QueryPlanningTracker;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
@@ -33,18 +32,6 @@ import scala.collection.Seq;
  */
 public final class PlainScans extends Rule<LogicalPlan> {
   private static final String DELTA = "org.apache.spark.sql.delta.files.TahoeLogFileIndex";
-  private static final String BY_STATISTICS = ParquetInputFormat.STATS_FILTERING_ENABLED;
-
-  /**
-   * The options by which Parquet's reader skips nothing. In files of earlier versions it would miss a NaN, which is
-   * beyond all bounds, and -0.0, which it does not find in a dictionary as 0.0.
-   */
-  private static final Map<String, String> EVERY_ROW_GROUP =
-      Map.of(
-          BY_STATISTICS, "false",
-          ParquetInputFormat.COLUMN_INDEX_FILTERING_ENABLED, "false",
-          ParquetInputFormat.DICTIONARY_FILTERING_ENABLED, "false");
-
   private static final int MOST_TABLES = 4096;
 
   /** The requests by session and location. A session asks with its own rights only. */
@@ -102,8 +89,8 @@ public final class PlainScans extends Rule<LogicalPlan> {
       return relation;
     }
     JsonNode answer = answer(known, delta);
-    if (answer.path("hides").asBoolean() && !delta.options().contains(BY_STATISTICS)) {
-      relation = WholeFiles.with(EVERY_ROW_GROUP, relation, delta);
+    if (answer.path("hides").asBoolean()) {
+      relation = WholeFiles.ofEveryRowGroup(relation);
       delta = (HadoopFsRelation) relation.relation();
     }
     if (!answer.has("version") || (answer.get("vectors").asBoolean() && !VectorScans.areUsual(session))) {
@@ -156,7 +143,11 @@ public final class PlainScans extends Rule<LogicalPlan> {
         ANSWERS
             .computeIfAbsent(query.get(), q -> Collections.synchronizedMap(new HashMap<>()))
             .computeIfAbsent(key, k -> new Answer(PythonSide.ask(request), delta.dataSchema()));
-    return found.columns.equals(delta.dataSchema()) ? found.answer : MissingNode.getInstance();
+    if (found.columns.equals(delta.dataSchema())) {
+      return found.answer;
+    }
+    JsonNode hides = found.answer.path("hides"); // the same files, whatever columns are read of them
+    return JsonNodeFactory.instance.objectNode().put("hides", hides.asBoolean());
   }
 
   /** An answer of Python, with the columns of the relation that it is for. */

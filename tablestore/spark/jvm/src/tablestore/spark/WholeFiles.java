@@ -1,12 +1,15 @@
 package tablestore.spark;
 
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.types.DoubleType;
+import org.apache.spark.sql.types.FloatType;
 import scala.Option;
 import scala.collection.Set;
 import scala.jdk.javaapi.CollectionConverters;
@@ -25,6 +28,12 @@ final class WholeFiles extends Rule<LogicalPlan> {
 
   private static final String INDEX = "org.apache.spark.sql.delta.files.TahoeFileIndex";
 
+  /** The files of a version, before and after Delta has planned them. */
+  private static final List<String> OF_A_VERSION =
+      List.of(
+          "org.apache.spark.sql.delta.files.TahoeLogFileIndex",
+          "org.apache.spark.sql.delta.stats.PreparedDeltaFileIndex");
+
   private static final Map<String, String> FIXED =
       Map.of(
           "ignoreMissingFiles", "false",
@@ -33,19 +42,38 @@ final class WholeFiles extends Rule<LogicalPlan> {
           "datetimeRebaseMode", "CORRECTED", // we write the calendar of today, and no mark of Spark's says so
           "int96RebaseMode", "CORRECTED");
 
+  /**
+   * The options by which Parquet's reader skips nothing. In files of earlier versions it would miss a NaN, which is
+   * beyond all bounds, and -0.0, which it does not find in a dictionary as 0.0. {@link PlainScans} knows of a version
+   * whether it has such files. Nobody knows of the files of a change feed, or of a stream.
+   */
+  private static final Map<String, String> EVERY_ROW_GROUP =
+      Map.of(
+          "parquet.filter.stats.enabled", "false",
+          "parquet.filter.columnindex.enabled", "false",
+          "parquet.filter.dictionary.enabled", "false");
+
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
-    if (plan instanceof LogicalRelation relation
-        && relation.relation() instanceof HadoopFsRelation files
-        && !isFixed(files)
-        && isOurs(files.location())) {
-      return with(FIXED, relation, files);
+    if (plan instanceof LogicalRelation relation && relation.relation() instanceof HadoopFsRelation files) {
+      LogicalRelation fixed = with(FIXED, relation, files);
+      if (!OF_A_VERSION.contains(files.location().getClass().getName()) && hasFloats(files)) {
+        fixed = ofEveryRowGroup(fixed);
+      }
+      return fixed != relation && isOurs(files.location()) ? fixed : relation;
     }
     return (LogicalPlan) plan.mapChildren(child -> apply((LogicalPlan) child));
   }
 
-  private static boolean isFixed(HadoopFsRelation files) {
-    return FIXED.keySet().stream().allMatch(option -> files.options().contains(option));
+  private static boolean hasFloats(HadoopFsRelation files) {
+    return files
+        .dataSchema()
+        .existsRecursively(type -> type instanceof FloatType || type instanceof DoubleType);
+  }
+
+  /** Returns a relation of files of which no part is skipped. */
+  static LogicalRelation ofEveryRowGroup(LogicalRelation relation) {
+    return with(EVERY_ROW_GROUP, relation, (HadoopFsRelation) relation.relation());
   }
 
   private static boolean isOurs(FileIndex files) {
@@ -59,10 +87,15 @@ final class WholeFiles extends Rule<LogicalPlan> {
     return type != null && (type.getName().equals(INDEX) || isOfDelta(type.getSuperclass()));
   }
 
-  /** Returns a relation of files with more options, which go over the settings. */
-  static LogicalRelation with(Map<String, String> more, LogicalRelation relation, HadoopFsRelation files) {
-    Map<String, String> options = new HashMap<>(CollectionConverters.asJava(files.options()));
-    options.putAll(more);
+  /** Returns a relation of files with these options, whose names have one spelling; they go over the settings. */
+  private static LogicalRelation with(Map<String, String> fixed, LogicalRelation relation, HadoopFsRelation files) {
+    Map<String, String> given = CollectionConverters.asJava(files.options());
+    Map<String, String> options = new HashMap<>(given);
+    options.keySet().removeIf(name -> fixed.keySet().stream().anyMatch(name::equalsIgnoreCase));
+    options.putAll(fixed);
+    if (options.equals(given)) {
+      return relation;
+    }
     HadoopFsRelation read =
         files.copy(
             files.location(),
