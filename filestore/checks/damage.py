@@ -5,10 +5,16 @@ Other checks decode what they need, and a file has more than that: an index by w
 
 from __future__ import annotations
 
-from filestore.errors import Corrupt
-from filestore.files.parquet import ParquetReader
+from collections.abc import Iterable
 
-__all__ = ["damage_of", "is_checksum"]
+from filestore.delta.vectors import positions
+from filestore.errors import Corrupt, TableStoreError
+from filestore.files.parquet import ParquetReader
+from filestore.files.writer import TableFiles
+from filestore.model.files import DataFile, Tombstones
+from filestore.unreadable import is_unreadable
+
+__all__ = ["damage_of", "is_checksum", "require_undamaged"]
 
 
 def damage_of(parquet: ParquetReader) -> str | None:
@@ -28,3 +34,31 @@ def damage_of(parquet: ParquetReader) -> str | None:
 def is_checksum(error: Corrupt) -> bool:
     """Returns whether an error says that bytes differ from their checksum."""
     return error.code == "checksum"
+
+
+def require_undamaged(table: TableFiles, files: Iterable[DataFile], runs: Iterable[Tombstones], version: int) -> None:
+    """Reads every byte of the files that a version needs, before it is restored.
+
+    Raises:
+        Corrupt: ``restored-file``: a file is damaged or missing.
+    """
+    listed = list(files)
+    try:
+        for path in (*(file.path for file in listed), *(run.path for run in runs)):
+            _require_whole(table, path)
+        for file in listed:
+            positions(table.storage, table.location, file.vector)
+    except TableStoreError as error:
+        if not is_unreadable(error):
+            raise
+        raise Corrupt(
+            f"version {version} needs a file that cannot be read: choose a version before that file was written, or "
+            f"restore the file from a backup ({error.message})",
+            code="restored-file",
+        ) from error
+
+
+def _require_whole(table: TableFiles, path: str) -> None:
+    with ParquetReader(table.storage, table.path(path)) as parquet:
+        if (damage := damage_of(parquet)) is not None:
+            raise Corrupt(f"{path} {damage}", code="checksum")

@@ -14,7 +14,6 @@ from filestore.delta.log import Commit
 from filestore.delta.state import TableState
 from filestore.model.definition import COLUMN_MAPPING, TYPE_WIDENING, TableDefinition
 from filestore.model.schema import Column
-from filestore.model.snapshot import Operation
 from filestore.model.types import field_count, is_wider
 
 __all__ = ["added_paths", "check_definition_step"]
@@ -36,7 +35,7 @@ def check_definition_step(
 
 def added_paths(before: TableState | None, after: TableState, entry: Commit) -> Iterator[str]:
     """The files and runs that a version adds, which have its columns for ever. A rollback only restores older ones."""
-    if entry.snapshot().operation is Operation.ROLLBACK:
+    if entry.snapshot().restores_files:
         return
     known = before.files if before is not None else {}
     for action in entry.actions:

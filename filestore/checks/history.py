@@ -174,7 +174,7 @@ def _note_schemas(history: History, before: TableState | None, after: TableState
 
     No entry of that version may be left.
     """
-    if entry.snapshot().operation is Operation.ROLLBACK and not history.whole:
+    if entry.snapshot().restores_files and not history.whole:
         return
     for path in added_paths(before, after, entry):
         history.schemas.setdefault(path, after.definition.schema)
@@ -267,7 +267,7 @@ def _check_files(findings: Findings, before: TableState | None, after: TableStat
 def _check_replaced(findings: Findings, before: TableState | None, entry: Commit) -> None:
     """Checks that an overwrite or a drop removes all of the partitions that it names, and no other."""
     operation = entry.snapshot().operation
-    if before is None or not operation.replaces_partitions:
+    if before is None or not operation.replaces_partitions or entry.snapshot().restores is not None:
         return
     partition_by = before.definition.partition_by
     named = entry.actions[0]["commitInfo"]["operationParameters"].get(PARTITIONS_PARAMETER)

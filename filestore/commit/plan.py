@@ -117,6 +117,8 @@ def commit_info(proposal: Proposal, read_version: int | None, timestamp: int) ->
                 **({"republished": _republished_json(proposal)} if proposal.log.republished else {}),
                 **({"fenced": sorted(proposal.log.fenced)} if proposal.log.fenced else {}),
                 **({"fencedFiles": sorted(proposal.files.orphans)} if proposal.files.orphans else {}),
+                **({} if proposal.files.restores is None else {"restores": proposal.files.restores}),
+                **({"unread": True} if proposal.files.unread else {}),
                 **({"notes": list(proposal.notes)} if proposal.notes else {}),
             },
         }

@@ -42,6 +42,8 @@ class FileChanges:
         replaces: Partitions that an overwrite or a drop replaces: all their files, pending runs and tombstones at the
             time of the commit leave the table.
         orphans: Paths of files that no version names, and that none may name from this version on.
+        restores: The version whose files an overwrite restores, instead of new ones; None for other commits.
+        unread: The rows that leave the table could not be read, so there is no change data.
     """
 
     adds: tuple[DataFile, ...] = ()
@@ -50,6 +52,8 @@ class FileChanges:
     cdc: tuple[ChangeFile, ...] = ()
     replaces: PartitionSet = NO_PARTITIONS
     orphans: frozenset[str] = frozenset()
+    restores: int | None = None
+    unread: bool = False
 
 
 @dataclass(frozen=True, slots=True)

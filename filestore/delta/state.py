@@ -241,6 +241,8 @@ def snapshot_of(version: int, actions: Iterable[Action], log_offsets: Mapping[in
                 for lost, found in own.get("republished", {}).items()
             },
             fenced=tuple(own.get("fenced", ())),
+            restores=own.get("restores"),
+            unread=bool(own.get("unread")),
             metrics={name: int(value) for name, value in info["operationMetrics"].items()},
             notes=tuple(own.get("notes", ())),
         )

@@ -60,6 +60,9 @@ class Snapshot:
         republished: The log transactions that replace, for other consumers, those that the log had lost, by their ids;
             None where no replacement was possible.
         fenced: The ids of commits of others that are refused from this version on, since their writers were given up.
+        restores: The version whose files an overwrite has restored (`filestore/FORMAT.md` section 14.10); None for all
+            other commits.
+        unread: The rows that left the table could not be read, so the commit has no change data.
         metrics: Counts: ``rows_written``, ``rows_deleted``, ``files_added``, ``files_removed``…
         notes: Notes for the user, such as which readers cannot read the table after a change of its schema.
     """
@@ -72,8 +75,15 @@ class Snapshot:
     transactions: tuple[LogTransaction, ...] = ()
     republished: Mapping[str, LogTransaction | None] = field(default_factory=dict)
     fenced: tuple[str, ...] = ()
+    restores: int | None = None
+    unread: bool = False
     metrics: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    @property
+    def restores_files(self) -> bool:
+        """Returns whether its files are those of an older version, and were written with that one's columns."""
+        return self.operation is Operation.ROLLBACK or self.restores is not None
 
     @property
     def timestamp_ms(self) -> int:

@@ -14,6 +14,7 @@ from filestore.changelog.files import ChangeWriter
 from filestore.changelog.images import changes_as_written
 from filestore.commit.proposal import Proposal
 from filestore.delta.state import TableState
+from filestore.errors import TableStoreError
 from filestore.files.leftovers import remove
 from filestore.files.writer import TableFiles
 from filestore.model.changelog import ChangelogProducer
@@ -21,6 +22,7 @@ from filestore.model.definition import TableDefinition
 from filestore.model.files import ChangeFile, Slot
 from filestore.reading.difference import SlotDifference, VersionPair, changed_rows, file_differences, on_local_disk
 from filestore.threads import in_threads
+from filestore.unreadable import is_unreadable
 
 __all__ = [
     "ChangeRunner",
@@ -70,6 +72,7 @@ class ReplacedRows:
     Attributes:
         written: All files that were written so far.
         unused: Those that the last result does not name: leftovers, once it is committed.
+        unread: The last result is empty because files of the rows that leave the table are damaged or missing.
     """
 
     def __init__(self, runner: ChangeRunner) -> None:
@@ -78,6 +81,7 @@ class ReplacedRows:
         self._blank: tuple[ChangeFile, ...] = ()
         self.written: set[str] = set()
         self.unused: set[str] = set()
+        self.unread = False
 
     def of_overwrite(
         self, table: TableFiles, state: TableState, proposal: Proposal, changed: frozenset[Slot] = frozenset()
@@ -94,7 +98,8 @@ class ReplacedRows:
             return proposal
         before = {path: file for path, file in state.files.items() if file.slot.partition in proposal.files.replaces}
         differences = file_differences(before, {file.path: file for file in proposal.files.adds})
-        files = replace(proposal.files, cdc=self.of_files(table, differences, changed))
+        cdc = self.of_files(table, differences, changed)
+        files = replace(proposal.files, cdc=cdc, unread=self.unread)
         return replace(proposal, files=files, premises=replace(proposal.premises, replaced_slots=True))
 
     def of_files(
@@ -102,14 +107,23 @@ class ReplacedRows:
     ) -> tuple[ChangeFile, ...]:
         """Returns the change data of a commit with those differences; nothing where readers can derive it.
 
+        Nothing, too, where rows that leave the table cannot be read: otherwise nobody could replace a damaged file.
+        Readers of the feed then take the commit's files, and fail at the damaged one.
+
         Args:
             table: The table.
             differences: The differences between the files of the version before the commit and after it.
             changed: Slots whose rows others changed since the last call.
         """
         named: tuple[ChangeFile, ...] = ()
+        self.unread = False
         if needs_change_data(table.definition) and not readers_can_derive(differences):
-            named = self._written_changes(table, differences, changed) or self._nothing(table, differences[0].slot)
+            try:
+                named = self._written_changes(table, differences, changed) or self._nothing(table, differences[0].slot)
+            except TableStoreError as error:
+                if not is_unreadable(error):
+                    raise
+                self.unread = True
         self.unused = self.written - {file.path for file in named}
         return named
 

@@ -160,8 +160,8 @@ def _sum_of_tail(tail: bytes | memoryview, pieces: int) -> int:
 
 def _damaged(path: str, start: int, end: int) -> Corrupt:
     return Corrupt(
-        f"{path} is damaged: its bytes {start} to {end - 1} are not those that were written. Restore it, or the table "
-        "to an earlier state; `tablestore doctor` lists all that is damaged",
+        f"{path} is damaged: its bytes {start} to {end - 1} are not those that were written. Restore it from a "
+        "backup, or roll the table back to a version before it; `tablestore doctor` lists all that is damaged",
         code="checksum",
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -24,7 +24,7 @@ from filestore.table import FileStore
 from log.table.store import LogConfig
 from managed_table.own_log import require_own_log, require_records
 from tablestore.following.follow_metrics import FollowMeter
-from tablestore.following.gaps import OnLogGap, is_gap, truncation
+from tablestore.following.gaps import OnLogGap, is_gap, reading_replaced, truncation
 from tablestore.following.pieces import (
     LogPiece,
     Piece,
@@ -217,7 +217,8 @@ class Run:
         if commit.begins_log:
             records.close()  # what is open is the former log
         for piece in self._planner.pieces(commit):
-            yield from self._given(records, piece, commit)
+            with nullcontext() if isinstance(piece, LogPiece) else reading_replaced(commit.version):
+                yield from self._given(records, piece, commit)
         self._passed(commit)
 
     def _waiting(self) -> Iterator[pa.RecordBatch]:
@@ -258,8 +259,9 @@ class Run:
         def rows() -> Iterator[pa.RecordBatch]:
             if exact:
                 pieces = difference_pieces(self._walk, self._filestore.state(self._at.version), newest, self._wanted)
-                for piece in pieces:
-                    yield from self._given(records, piece, at)
+                with reading_replaced(newest.version):
+                    for piece in pieces:
+                        yield from self._given(records, piece, at)
             else:
                 yield truncation(self._schema)
                 yield from self._rows(records, newest)

@@ -7,13 +7,16 @@ invalid, and then all rows follow.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 
 import pyarrow as pa
 
-from filestore.errors import InvalidRequest, NotFound
+from filestore.errors import InvalidRequest, NotFound, TableStoreError
+from filestore.unreadable import is_unreadable
 
-__all__ = ["OnLogGap", "is_gap", "on_log_gap", "truncates", "truncation"]
+__all__ = ["OnLogGap", "is_gap", "on_log_gap", "reading_replaced", "truncates", "truncation"]
 
 _CODES = frozenset({"log-gap", "snapshot-expired"})
 _CONTROL = b"tablestore.control"
@@ -39,6 +42,24 @@ def on_log_gap(text: str) -> OnLogGap:
 def is_gap(error: NotFound) -> bool:
     """Returns whether changes are gone, and not the table or its log as a whole."""
     return error.code in _CODES
+
+
+@contextmanager
+def reading_replaced(version: int) -> Iterator[None]:
+    """Surrounds the reading of files for a version's changes: if one is damaged or missing, the changes are gone.
+
+    The rows that a version removes are in files of the version before, which were perhaps replaced because of that.
+    """
+    try:
+        yield
+    except TableStoreError as error:
+        if not is_unreadable(error):
+            raise
+        raise NotFound(
+            f"the changes of version {version} cannot be read from its files ({error.message}): read the table again "
+            "with scan='full', or go on with on_log_gap='rescan'",
+            code="log-gap",
+        ) from error
 
 
 def truncation(schema: pa.Schema) -> pa.RecordBatch:

@@ -15,6 +15,7 @@ from filestore.delta.log import Commit
 from filestore.delta.state import TableState
 from filestore.model.changelog import ChangelogProducer
 from filestore.model.definition import TableDefinition
+from filestore.model.files import DataFile
 from filestore.model.log_mode import LogMode
 from filestore.model.log_range import LogTransaction
 from filestore.model.snapshot import Operation, Snapshot
@@ -42,8 +43,8 @@ class FromLog:
 class Replaced:
     """The step that reads removed files and runs as deletes (``-D``), and added ones as inserts.
 
-    A commit that replaces partitions replaces whole slots and changes no vector: files and runs of both versions have
-    the same rows in both.
+    A file or run of both versions has the same rows in both, unless its vector differs: an overwrite that restores a
+    version's files restores their vectors, too, and so does a rollback.
     """
 
     version: int
@@ -55,7 +56,7 @@ class Replaced:
 
         def stays(part: ScanPlan) -> bool:
             pending = (run.id for slot in part.pending for run in slot.runs)
-            return all(f.path in after.files for f in part.files) and runs.issuperset(pending)
+            return all(_is_in(after, file) for file in part.files) and runs.issuperset(pending)
 
         return [part for part in plan_scan(before).parts() if not stays(part)]
 
@@ -122,6 +123,11 @@ def changelog_step(commit: Commit, definition: TableDefinition, *, logged: bool)
     if _has_change_data(commit) and _change_data_is_exact(definition):
         return Recorded(snapshot.version)
     return Difference(snapshot.version)
+
+
+def _is_in(state: TableState, file: DataFile) -> bool:
+    """Returns whether a version has a file with the same dead rows."""
+    return (other := state.files.get(file.path)) is not None and other.vector == file.vector
 
 
 def _log_is_complete(definition: TableDefinition) -> bool:

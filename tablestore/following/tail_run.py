@@ -25,6 +25,7 @@ from log.table.store import LogBatch, LogControl, LogTail
 from log.table.systems import open_log
 from managed_table.own_log import require_own_log, require_records
 from tablestore.following.follow import Run
+from tablestore.following.gaps import reading_replaced
 from tablestore.following.hybrid import Replaced
 from tablestore.following.pieces import scan_pieces
 from tablestore.following.records import RecordReader, definition_after
@@ -201,4 +202,5 @@ class TailRun(Run):
         commit = self._walk.read_entry(version)
         for piece in (*removed, *added):
             if piece.bucket == bucket:
-                yield from self._given(records, piece, commit, version=before.version)
+                with reading_replaced(version):
+                    yield from self._given(records, piece, commit, version=before.version)

@@ -3,6 +3,9 @@
 The rollback is a new version, whose files are those of an older one. A reader of the log gets the restored row of each
 key whose row differs; for a table without a key it gets a record that all rows are replaced. The table's definition
 does not change: the older files are read by it.
+
+If rows that are rolled back cannot be read, since a file is damaged or missing, they cannot be logged either. The
+commit then is an overwrite by the older version's files: readers of the log know that its rows are in files only.
 """
 
 from __future__ import annotations
@@ -13,13 +16,14 @@ from dataclasses import replace
 
 import pyarrow.compute as pc
 
+from filestore.checks.damage import require_undamaged
 from filestore.commit.conflict import Rebase
 from filestore.commit.loop import Committed
 from filestore.commit.new_files import any_fenced
 from filestore.commit.proposal import FileChanges, LogChanges, Premises, Proposal, RunChanges
 from filestore.commit.protocol import CommitAttempt, Observer, attempt_each
 from filestore.delta.state import TableState
-from filestore.errors import CommitUnknown, Conflict
+from filestore.errors import CommitUnknown, Conflict, TableStoreError
 from filestore.files.leftovers import remove
 from filestore.life.consumers import Consumer
 from filestore.life.restore import Restored, as_defined_now, restored
@@ -33,6 +37,7 @@ from filestore.operations.fold import fold_table
 from filestore.operations.refold import Refolded, refold
 from filestore.operations.replaced_rows import ReplacedRows
 from filestore.reading.difference import VersionPair, changed_rows, differences, on_local_disk
+from filestore.unreadable import is_unreadable
 from log.table.session import LogSession, log_session
 from log.table.store import LogWriter
 from tablestore.recovering.lease import lease
@@ -57,6 +62,7 @@ def rollback(table: WriterTable, version: int, observer: Observer | None = None)
         The new snapshot; the newest one, if its files are those of that version already.
 
     Raises:
+        Corrupt: ``restored-file``: a file of that version is damaged or missing, too.
         NotFound: ``no-such-version``, ``snapshot-expired``.
         Unsupported: ``rollback-over-schema``: the older files cannot be read correctly with the newest columns.
         Conflict: the table's definition or its rows changed meanwhile, again and again. No row was changed.
@@ -70,7 +76,13 @@ def rollback(table: WriterTable, version: int, observer: Observer | None = None)
     with ExitStack() as held:
         held.enter_context(Consumer(filestore, f"rollback-{filestore.ambient.new_id()}").register(version, rows=True))
         try:
-            committed = filestore.commit(work.begin, base=newest, observer=observer)
+            try:
+                committed = filestore.commit(work.begin, base=newest, observer=observer)
+            except TableStoreError as error:
+                if not is_unreadable(error):
+                    raise
+                work = _Rollback(table, version, unread=True)
+                committed = filestore.commit(work.begin, base=filestore.state(), observer=observer)
         except CommitUnknown:
             held.pop_all()  # the version may still come, and names files of the older one: the hold ends by its age
             raise
@@ -78,11 +90,18 @@ def rollback(table: WriterTable, version: int, observer: Observer | None = None)
 
 
 class _Rollback:
-    """A rollback. It keeps the folded older version over attempts."""
+    """A rollback. It keeps the folded older version over attempts.
 
-    def __init__(self, table: WriterTable, version: int) -> None:
+    Args:
+        table: The table.
+        version: The version to restore.
+        unread: Rows that are rolled back cannot be read, so that none of them is.
+    """
+
+    def __init__(self, table: WriterTable, version: int, *, unread: bool = False) -> None:
         self.table = table
         self.version = version
+        self.unread = unread
         self.unchanged = version
         """The version whose files are those of the older one already."""
         self._target: tuple[TableDefinition, Refolded] | None = None
@@ -137,7 +156,7 @@ class _Attempt(CommitAttempt):
 
     def prepare(self) -> Proposal | None:
         """Folds pending runs, and logs the changes to the older version's rows."""
-        if self.base.pending():  # written before the rollback, so it is rolled back with the rest
+        if self.base.pending() and not self._work.unread:  # written before the rollback, and rolled back with the rest
             fold_table(self._filestore, full=True)
             self.base = self._filestore.state()
             self._require_definition()
@@ -148,6 +167,9 @@ class _Attempt(CommitAttempt):
             self._work.unchanged = self.base.version
             self._work.discard_target()
             return None
+        if self._work.unread:
+            table = self._filestore.table_files(self._target)
+            require_undamaged(table, (*what.adds, *what.vectors), what.remembered, self._work.version)
         self._log_changes(self.base, what.slots, f"rollback.{self.base.version}")
         return self._completed(self._proposal(self.base, what, what.slots), self.base)
 
@@ -161,13 +183,13 @@ class _Attempt(CommitAttempt):
     def rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
         """Logs slots again in which others changed rows; behind their changes the records restore the same rows."""
         what = self._restored(state)
-        if changed.rows_changed and self._transactions and _logs_former_rows(state):
+        if not self._work.unread and changed.rows_changed and self._transactions and _logs_former_rows(state):
             raise Conflict(
                 "rows changed while a rollback logged the ones that it replaces: retry",
                 code="rolled-back-rows-changed",
                 again=True,
             )
-        if changed.rows_changed:
+        if changed.rows_changed and not self._work.unread:  # its control records are there already
             self._log_changes(state, changed.rows_changed, f"again.{state.version}")
         again = replace(self._proposal(state, what, changed.rows_changed), base_version=proposal.base_version)
         return self._completed(again, state)
@@ -202,20 +224,26 @@ class _Attempt(CommitAttempt):
         return restored(base, self._target, self._filestore.ambient.now_ms())
 
     def _proposal(self, base: TableState, what: Restored, changed: frozenset[Slot]) -> Proposal:
+        unread = self._work.unread
+        table = self._filestore.table_files(base)
+        cdc = () if unread else self._changes.of_files(table, what.differences(base), changed)
+        pending = tuple(run for runs in base.pending().values() for run in runs) if unread else ()
         return Proposal(
-            operation=Operation.ROLLBACK,
+            operation=Operation.OVERWRITE if unread else Operation.ROLLBACK,
             commit_id=self.commit_id,
             base_version=base.version,
             files=FileChanges(
                 adds=what.adds,
                 vectors=what.vectors,
                 removes=what.removes,
-                cdc=self._changes.of_files(self._filestore.table_files(base), what.differences(base), changed),
+                cdc=cdc,
+                restores=self._work.version if unread else None,
+                unread=unread or self._changes.unread,
             ),
             # a delete that is rolled back must not make rows late
-            runs=RunChanges(tombstones=what.remembered, forgotten=what.forgotten),
+            runs=RunChanges(folded=pending, tombstones=what.remembered, forgotten=what.forgotten),
             log=LogChanges(transactions=tuple(self._transactions), ended=self._recovery.ended),
-            premises=Premises(all_slots=True, no_pending_runs=True),
+            premises=Premises(all_slots=True, rows_read=unread, no_pending_runs=not unread),
             metrics={
                 "restored_version": self._target.version,
                 "files_added": len(what.adds),
@@ -244,7 +272,7 @@ class _Attempt(CommitAttempt):
 
     def _write(self, writer: LogWriter, base: TableState, slots: Iterable[Slot]) -> None:
         assert self._log is not None
-        if not base.definition.primary_key:
+        if self._work.unread or not base.definition.primary_key:
             for bucket in range(self._log.config.buckets):
                 writer.control(bucket, {"control": "overwrite"})
             return

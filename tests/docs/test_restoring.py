@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import tablestore
-from filestore.errors import TableStoreError
+from filestore.errors import Corrupt, NotFound, TableStoreError
 from tablestore import Table
 from tests.docs.pages import PageRun, blocks_of, commands_of, environment
 from tests.warehouses import changes, replay, rows
@@ -73,3 +73,37 @@ def test_what_is_lost_is_restored_as_the_page_says(lost: str, tmp_path: Path, mo
         assert len(changes(table, version=version)) == 100
         assert replay(changes(table), ["id"]) == rows(table)
         assert len(rows(table)) == len(before) + 100
+
+
+@pytest.mark.slow
+def test_a_file_without_a_backup_is_replaced_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with tablestore.connect("warehouse") as store:
+        store.create_database("shop")
+        store.create_table("shop.orders", "id BIGINT, status STRING", primary_key=["id"])
+        table = store.managed_table("shop.orders")
+        for low in (0, 500, 1000):
+            put(table, low, low + 1000, "OPEN")
+        before = rows(table)
+        changes(table, version=0, consumer="behind")
+    page, found = PageRun("docs/restoring.md", None), blocks_of("docs/restoring.md")
+    blocks = [block for block in found if block.heading == "A file without a backup" and block.language == "bash"]
+    write, damage, *restore = [(line, block) for block in blocks for line in commands_of(block.text)]
+    with environment():
+        for line, block in (write, damage):
+            page.run_line(line, block)
+        with pytest.raises(Corrupt, match="roll the table back"):
+            use()
+        for line, block in restore:
+            page.run_line(line, block)
+    use()
+    with tablestore.connect("warehouse") as store:
+        table = store.managed_table("shop.orders")
+        assert rows(table) == [row | {"status": "OPEN"} for row in before]
+        assert table.examine().healthy
+        version = table.filestore.state().version
+        put(table, 2000, 2100, "NEW")
+        assert len(changes(table, version=version)) == 100
+        with pytest.raises(NotFound, match="scan='full'"):
+            changes(table, consumer="behind")
+        assert replay(changes(table, consumer="behind", on_log_gap="rescan"), ["id"]) == rows(table)
