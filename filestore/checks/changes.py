@@ -143,7 +143,7 @@ def _types(
 
 
 class _Rows:
-    """What the rows of a change file say.
+    """The facts about the rows of a change file.
 
     Attributes:
         types: How many rows have each type of change.
