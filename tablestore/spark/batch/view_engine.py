@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark program gives it
 from pyspark.sql.types import DoubleType, FloatType, StringType
 
-from filestore.errors import InvalidRequest, TableStoreError, Unsupported
+from filestore.errors import InvalidRequest, TableStoreError
 from filestore.model.definition import TableDefinition
 from filestore.model.schema import Schema
 from filestore.model.types import quoted
@@ -64,26 +64,20 @@ class SparkViews:
 
         Raises:
             InvalidRequest: ``view-query``: Spark refuses the query.
-            Unsupported: ``view-query``: Spark says that the query has other rows each time.
+            Unsupported: ``view-query``: Spark says that the query has other rows each time, or reads what it does
+                not name.
         """
 
-        def analyzed(session: SparkSession) -> tuple[Schema, bool]:
+        def analyzed(session: SparkSession) -> Schema:
             def empty(table: str, version: int) -> DataFrame:
                 return session.createDataFrame([], spark_type(self._definition(work, table, version).schema))
 
             reader = TableReader(empty, _no_changes)
             with _sparks_words("Spark refuses the query"), ViewRows(session, reader, work) as rows:
                 result = rows.result()
-                repeatable = bool(result._jdf.queryExecution().analyzed().deterministic())
-                return Schema.from_delta(json.loads(result.schema.json())), repeatable
+                return Schema.from_delta(json.loads(result.schema.json()))
 
-        schema, repeatable = in_view_session(self.spark, work.settings, analyzed)
-        if not repeatable:
-            raise Unsupported(
-                "the query cannot be that of a materialized view: it has a function that gives another value each time",
-                code="view-query",
-            )
-        return schema
+        return in_view_session(self.spark, work.settings, analyzed)
 
     def runner(self, work: QueryWork, definition: TableDefinition) -> WriteRunner:
         """Returns what writes the rows of a refresh: all of them, or those that differ from the stored ones.

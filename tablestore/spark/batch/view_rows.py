@@ -15,13 +15,15 @@ from operator import and_, or_
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark program gives it
 
+from filestore.errors import Unsupported
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.types import quoted
 from tablestore.spark.batch.comparing import same
+from tablestore.spark.batch.plan_leaves import other_relation
 from tablestore.views.maintained_query import QueryWork
 from tablestore.views.view_plan import Form, Incremental
 
-__all__ = ["TableReader", "ViewRows", "paired"]
+__all__ = ["NEW", "STORED", "TableReader", "ViewRows", "paired"]
 
 _OWN = "_tablestore_"
 """Names of columns and views that begin so are ours."""
@@ -170,8 +172,15 @@ class ViewRows:
         return [query.text[slice(*group.span)] + (".start" if group.is_window else "") for group in plan.groups]
 
     def _query(self, frames: Sequence[DataFrame]) -> DataFrame:
-        """Runs the query over other tables, one for each place at which it names a table."""
-        return self.spark.sql(self.work.query.with_tables([self._view(frame) for frame in frames]))
+        """Runs the query over other tables, one for each place at which it names a table.
+
+        Raises:
+            Unsupported: ``view-query``: refreshes would not keep up with its result.
+        """
+        query = self.spark.sql(self.work.query.with_tables([self._view(frame) for frame in frames]))
+        if (why := _obstacle(query)) is not None:
+            raise Unsupported(f"the query cannot be that of a materialized view: {why}", code="view-query")
+        return query
 
     def _from(
         self, items: Sequence[str], frames: Sequence[DataFrame], joined: str = "", condition: str = "true"
@@ -212,6 +221,18 @@ class ViewRows:
             own = self.spark._jsparkSession.createDataFrame(found, kept._jdf.schema())
             return DataFrame(own, self.spark).hint("broadcast")
         return kept.hint("broadcast") if kept.count() <= _SENT_TO_ALL else kept
+
+
+def _obstacle(query: DataFrame) -> str | None:
+    """Says why refreshes of a query over DataFrames of ours would not keep up with its result; None if they would."""
+    if not query._jdf.queryExecution().analyzed().deterministic():
+        return "it has a function that gives another value each time"
+    if (other := other_relation(query, _OWN)) is not None:
+        return (
+            f"it reads {other}, which it does not name as a table, so that nobody would know when that changes. Write "
+            "the tables themselves in the query, not IDENTIFIER, and no views or functions that read tables"
+        )
+    return None
 
 
 def _of(alias: str, column: str) -> str:

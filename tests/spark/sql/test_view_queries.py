@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import pytest
 from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 
 from tests.spark.sql.conftest import Sql
 
@@ -72,3 +74,68 @@ def test_explain_says_that_a_table_has_lost_a_column(sql: Sql) -> None:
     assert sql("EXPLAIN REFRESH MATERIALIZED VIEW lake.shop.large")[-1] == (
         "shop.large is refreshed incrementally, by Spark",
     )
+
+
+@pytest.fixture
+def hidden(spark: SparkSession) -> Iterator[None]:
+    """Relations of Spark that a query can read without naming a table."""
+    made = {
+        "TABLE spark_catalog.default.hidden_rows": "USING parquet AS SELECT 7L AS n",
+        "FUNCTION spark_catalog.default.hidden_most(x BIGINT)": (
+            "RETURNS BIGINT RETURN x + (SELECT max(n) FROM spark_catalog.default.hidden_rows)"
+        ),
+        "FUNCTION spark_catalog.default.hidden_table()": (
+            "RETURNS TABLE(n BIGINT) RETURN SELECT n FROM spark_catalog.default.hidden_rows"
+        ),
+        "FUNCTION spark_catalog.default.hidden_none(x BIGINT)": "RETURNS BIGINT RETURN x + 1",
+        "GLOBAL TEMPORARY VIEW hidden_view": "AS SELECT 7L AS n",
+    }
+    for name, text in made.items():
+        spark.sql(f"CREATE {name} {text}")
+    yield
+    for name in reversed(made):
+        kind = name.replace("GLOBAL TEMPORARY VIEW ", "VIEW global_temp.").split("(", maxsplit=1)[0]
+        spark.sql(f"DROP {kind}")
+
+
+@pytest.mark.few(3)
+@pytest.mark.usefixtures("sales", "hidden")
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("SELECT id, hidden_most(item) AS m FROM lake.shop.sales", "Relation spark_catalog.default.hidden_rows"),
+        ("SELECT id FROM lake.shop.sales WHERE item IN (SELECT n FROM hidden_table())", "Relation spark_catalog"),
+        ("SELECT id FROM lake.shop.sales, LATERAL hidden_table()", "Relation spark_catalog"),
+        (
+            "SELECT id FROM lake.shop.sales WHERE item IN (SELECT n FROM IDENTIFIER('default.hidden_rows'))",
+            "Relation spark_catalog",
+        ),
+        (
+            "SELECT id FROM lake.shop.sales WHERE EXISTS (SELECT 1 FROM (SELECT n FROM "
+            "IDENTIFIER('global_temp.hidden_view')) WHERE n = item)",
+            "the view global_temp.hidden_view",
+        ),
+        (
+            "WITH w AS (SELECT hidden_most(1L) AS m) SELECT id, m FROM lake.shop.sales CROSS JOIN w",
+            "Relation spark_catalog",
+        ),
+    ],
+)
+def test_a_view_reads_no_table_that_it_does_not_name(sql: Sql, query: str, found: str) -> None:
+    """Refreshes said that nothing had changed, whatever was written to that table."""
+    assert sql(query)
+    with pytest.raises(AnalysisException, match=rf"view-query\] .*: it reads {found}.* does not name as a table"):
+        sql(f"CREATE MATERIALIZED VIEW lake.shop.v AS {query}")
+
+
+@pytest.mark.usefixtures("sales", "hidden")
+def test_a_view_may_hold_rows_in_its_text(sql: Sql) -> None:
+    query = """
+        WITH w AS (SELECT * FROM lake.shop.sales), v AS (SELECT * FROM VALUES (1), (2) AS v(x))
+        SELECT w.id, v.x, hidden_none(w.id) AS f, r.id AS r, e
+        FROM w JOIN w AS again ON w.id = again.id JOIN v ON w.x = v.x JOIN range(9) r ON r.id = w.id,
+        LATERAL explode(array(1, 2)) AS t(e) WHERE EXISTS (SELECT 1) AND w.id IN (SELECT id FROM w)"""
+    sql(f"CREATE MATERIALIZED VIEW lake.shop.v AS {query}")
+    sql("INSERT INTO lake.shop.sales VALUES (4, 'b', 2, 8)")
+    sql("REFRESH MATERIALIZED VIEW lake.shop.v")
+    assert sql("SELECT * FROM lake.shop.v") == sql(query)
