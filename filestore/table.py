@@ -11,7 +11,7 @@ from filestore.ambient import Ambient
 from filestore.cache.columns import CacheLimits, LookupCache
 from filestore.commit.create import create
 from filestore.commit.held import publish_claimed, publish_where_held
-from filestore.commit.loop import Committed, Rebaser, base_expired, commit_version
+from filestore.commit.loop import Committed, Rebaser, base_expired, commit_version, log_begun
 from filestore.commit.new_files import explained
 from filestore.commit.proposal import Proposal
 from filestore.commit.protocol import Begin, Observer, commit_operation, metadata_only
@@ -166,14 +166,17 @@ class FileStore:
 
         Raises:
             Conflict: ``base-expired``: a file is missing since the version expired; ``file-removed``: since it was
-                removed as an orphan. Begin again on the newest version.
+                removed as an orphan; ``metadata-changed``: a new log has begun. Begin again on the newest version.
         """
         try:
             with explained(self.delta_log, base.version):
                 yield
         except (NotFound, Corrupt) as error:
-            if not is_retained(self.state(), base.version):
+            newest = self.state()
+            if not is_retained(newest, base.version):
                 raise base_expired(self.delta_log, base.version) from error
+            if newest.log.begins != base.log.begins:
+                raise log_begun(newest.log.begins, base.version) from error
             raise
 
     def version_at(self, timestamp_ms: int) -> int:

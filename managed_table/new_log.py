@@ -15,7 +15,7 @@ __all__ = ["begin_new_log"]
 
 
 def begin_new_log(table: OpenedTable) -> Snapshot | None:
-    """Makes a log for a table whose log is gone, damaged or another one, and commits that it begins there.
+    """Makes a log for a table whose log is gone, damaged, behind it or another one, and commits that it begins there.
 
     The log is made first. So a crash leaves a log that is not the table's yet, and the next call takes that one or
     makes another. The version has the table's definition anew, which every commit that was prepared before it takes for
@@ -38,12 +38,15 @@ def begin_new_log(table: OpenedTable) -> Snapshot | None:
 
     def propose(base: TableState) -> Proposal | None:
         with open_log(table.required_log(base.definition), table.ambient) as log:
-            if not _is_whole(log):
-                log.create_anew()
-            elif _is_own(log, base):
+            problem = _problem(log, base)
+            if problem is None:
                 return None
+            if problem == "log-replaced":
+                log.create()  # another one is there, and has to fit
             else:
-                log.create()  # it is there, and has to fit
+                log.create_anew()
+                if _problem(log, base) is None:  # one broker's answer was wrong, or somebody has restored it
+                    return None
             changes = LogChanges(new_log=NewLog(log.identity(), log.end_offsets()))
         note = f"a new log begins: records of version {base.version} and of earlier ones were in another"
         commit_id = table.ambient.new_id()
@@ -55,18 +58,14 @@ def begin_new_log(table: OpenedTable) -> Snapshot | None:
     return None if committed is None else committed.snapshot
 
 
-def _is_own(log: LogStore, state: TableState) -> bool:
-    try:
-        require_own_log(log, state)
-    except Corrupt:
-        return False
-    return True
+def _problem(log: LogStore, state: TableState) -> str | None:
+    """Returns why a log cannot be the table's any more: the code of the error; None if it is the table's.
 
-
-def _is_whole(log: LogStore) -> bool:
-    """Returns whether a log is there that can be written; an error that may pass, or of a missing right, is raised."""
+    An error that may pass, or of a missing right, is raised.
+    """
     try:
         log.check_writable()
-    except (NotFound, Corrupt):
-        return False
-    return True
+        require_own_log(log, state)
+    except (NotFound, Corrupt) as error:
+        return error.code
+    return None

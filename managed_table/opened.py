@@ -20,7 +20,7 @@ from filestore.table import FileStore
 from log.table.store import LogConfig
 from log.table.systems import open_log
 from managed_table.identity import TableIdentity
-from managed_table.own_log import require_own_log
+from managed_table.own_log import require_own_records
 
 __all__ = ["OpenedTable"]
 
@@ -103,10 +103,11 @@ class OpenedTable:
         Raises:
             Unsupported: ``no-log``.
             Corrupt: ``log-replaced``.
+            NotFound: ``log-gap``: the log has lost its end.
             Unavailable: the log does not answer.
         """
         state = self.filestore.state()
         config = self.required_log(state.definition)
         with open_log(config, self.ambient) as log:
-            require_own_log(log, state)
+            require_own_records(log, state, self.identity.location)
         return config

@@ -21,7 +21,7 @@ from filestore.errors import AlreadyExists, CommitUnknown, Conflict, NotFound, T
 from filestore.model.snapshot import Operation, Snapshot
 from filestore.storage.refusals import NO_ANSWER
 
-__all__ = ["Committed", "Rebaser", "base_expired", "commit_version"]
+__all__ = ["Committed", "Rebaser", "base_expired", "commit_version", "log_begun"]
 
 Rebaser = Callable[[Proposal, TableState, Rebase], Proposal]
 """Adapts a proposal to the given state, in which some slots changed. It may be called several times."""
@@ -129,6 +129,15 @@ def base_expired(log: DeltaLog, version: int) -> Conflict:
         f"version {version} of {log.location} expired while a commit was prepared on it: nothing was committed; retry, "
         "and raise snapshot.time-retained if writes take that long",
         code="base-expired",
+        again=True,
+    )
+
+
+def log_begun(version: int, base: int) -> Conflict:
+    """Returns the error of a writer under which a new log has begun."""
+    return Conflict(
+        f"a new log began with version {version} while a commit was prepared on version {base}: retry",
+        code="metadata-changed",
         again=True,
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-__all__ = ["LogRange", "LogState", "LogTransaction", "advance"]
+__all__ = ["LogRange", "LogState", "LogTransaction", "advance", "ends_before"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +77,12 @@ def advance(offsets: Mapping[int, int], transactions: Iterable[LogTransaction]) 
         for part in transaction.ranges:
             result[part.bucket] = max(result.get(part.bucket, 0), part.end)
     return result
+
+
+def ends_before(ends: Mapping[int, int], state: LogState) -> dict[int, tuple[int, int]]:
+    """The buckets in which a log ends before what a version knows of it: by bucket that end, and the one that it had.
+
+    A log never ends earlier than before, so it has lost its end: it was restored from a backup, say.
+    """
+    known = {b: max(state.offsets.get(b, 0), state.repaired.get(b, 0)) for b in {*state.offsets, *state.repaired}}
+    return {b: (ends.get(b, 0), end) for b, end in known.items() if ends.get(b, 0) < end}

@@ -10,13 +10,13 @@ log and its snapshots had no order).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from filestore.contexts import Closing
-from filestore.errors import InvalidRequest, NotFound
+from filestore.errors import Corrupt, InvalidRequest, NotFound
 from filestore.model.definition import TableDefinition
 from filestore.model.log_range import LogTransaction
 from filestore.model.schema import Schema
@@ -32,6 +32,7 @@ __all__ = [
     "LogTail",
     "LogWriter",
     "gap",
+    "log_behind",
     "log_config",
 ]
 
@@ -61,6 +62,7 @@ class LogConfig:
         cleanup_policy: Kafka's ``cleanup.policy`` of the topic.
         transactions: Whether records are written in transactions of Kafka's.
         eventual: Whether readers see records before the snapshot, so that none is ever taken back.
+        covered: For a writer by bucket the offset up to which versions have records: its own get no lower ones.
     """
 
     system: str
@@ -80,6 +82,20 @@ class LogConfig:
     retention_ms: int | None = None
     cleanup_policy: str = "delete"
     eventual: bool = False
+    covered: tuple[int, ...] = ()
+
+    def behind(self, offsets: Mapping[int, int]) -> LogConfig:
+        """Returns the log for a writer that knows of records up to these offsets."""
+        return replace(self, covered=tuple(offsets.get(bucket, 0) for bucket in range(self.buckets)))
+
+    def check_offset(self, bucket: int, offset: int) -> None:
+        """Checks the offset of a new record.
+
+        Raises:
+            Corrupt: ``log-behind``.
+        """
+        if self.covered and offset < self.covered[bucket]:
+            raise log_behind(self.table_id, bucket, offset, self.covered[bucket])
 
     @property
     def compacts(self) -> bool:
@@ -432,4 +448,14 @@ def gap(where: str, problem: str) -> NotFound:
         f"the log of {where} has a gap: {problem}. The changes can no longer be read one by one: "
         'start again from a snapshot with scan="full"',
         code="log-gap",
+    )
+
+
+def log_behind(table_id: str, bucket: int, end: int, needed: int) -> Corrupt:
+    """Makes the error of a log that is older than its table: it ends there, and versions have records up to here."""
+    return Corrupt(
+        f"the log of table {table_id} is older than the table: in bucket {bucket} it ends with offset {end}, and "
+        f"versions of the table have records up to offset {needed}. Restore a later copy of the log, or begin a new "
+        "one at the newest version with `tablestore new-log` (Table.new_log)",
+        code="log-behind",
     )

@@ -22,7 +22,7 @@ from filestore.reading.scan import plan_scan
 from filestore.rows.casting import cast_rows
 from filestore.table import FileStore
 from log.table.store import LogConfig
-from managed_table.own_log import require_own_log, require_records
+from managed_table.own_log import require_own_records, require_records
 from tablestore.following.follow_metrics import FollowMeter
 from tablestore.following.gaps import OnLogGap, is_gap, reading_replaced, truncation
 from tablestore.following.pieces import (
@@ -189,7 +189,7 @@ class Run:
             if self._first is not None:
                 yield from self._begun(records, self._first)
             if self._config is not None:
-                require_own_log(records.log, self._filestore.state())
+                yield from self._or_rescanned(records, self._compared(records))
             while not self._ending.reached(self._at.version):
                 if (commit := self._filestore.delta_log.read_entry(self._at.version + 1)) is not None:
                     yield from self._or_rescanned(records, self._version(records, commit))
@@ -209,6 +209,11 @@ class Run:
             self._passed(self._at)
 
         yield from self._or_rescanned(records, rows(), exact=False)
+
+    def _compared(self, records: RecordReader) -> Iterator[pa.RecordBatch]:
+        """Compares the log with the newest version."""
+        require_own_records(records.log, self._filestore.state(), self._filestore.location)
+        yield from ()
 
     def _version(self, records: RecordReader, commit: Commit) -> Iterator[pa.RecordBatch]:
         """Yields the changes of the next version."""

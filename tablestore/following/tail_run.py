@@ -23,7 +23,7 @@ from filestore.rows.reshape import reshaped
 from filestore.rows.upserts import as_upserts
 from log.table.store import LogBatch, LogControl, LogTail
 from log.table.systems import open_log
-from managed_table.own_log import require_own_log, require_records
+from managed_table.own_log import require_records
 from tablestore.following.follow import Run
 from tablestore.following.gaps import reading_replaced
 from tablestore.following.hybrid import Replaced
@@ -44,21 +44,21 @@ class TailRun(Run):
         """Yields all batches; without an end unless `stop` sets one."""
         self._open: LogTail | None = None
         with ExitStack() as self._opened, RecordReader(self._config, self._wanted, self._filestore.ambient) as records:
-            require_own_log(records.log, self._filestore.state())
+            yield from self._compared(records)
             if self._first is not None:
                 yield from self._begun(records, self._first)
-            yield from self._or_rescanned(records, self._started(), exact=False)
+            yield from self._or_rescanned(records, self._started(records), exact=False)
             while not self._ending.reached(self._at.version):
                 yield from self._or_rescanned(records, self._poll(records), exact=False)
 
     def _rescanned(self, records: RecordReader, *, exact: bool) -> Iterator[pa.RecordBatch]:
         """Reads all rows: what the reader has is not the rows of a version, so there is no difference to compute."""
         yield from super()._rescanned(records, exact=False)
-        self._start_tail()
+        yield from self._started(records)
 
-    def _started(self) -> Iterator[pa.RecordBatch]:
+    def _started(self, records: RecordReader) -> Iterator[pa.RecordBatch]:
+        yield from self._compared(records)  # a log that has lost its end has no place to go on
         self._start_tail()
-        yield from ()
 
     def _start_tail(self) -> None:
         """Goes to the offsets at which the log continues after the version that was read."""

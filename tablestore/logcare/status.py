@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from log.table.open_transaction import OpenTransaction
 from log.table.systems import open_log
 from managed_table.opened import OpenedTable
-from managed_table.own_log import require_own_log
+from managed_table.own_log import require_same_log
 
 __all__ = ["BucketLog", "log_status"]
 
@@ -50,7 +50,7 @@ def log_status(table: OpenedTable) -> Mapping[int, BucketLog]:
     if config is None:
         return {}
     with open_log(config, table.ambient) as log:
-        require_own_log(log, state)
+        require_same_log(log, state)
         starts, stable, ends = log.start_offsets(), log.stable_offsets(), log.end_offsets()
         opened = log.open_transactions() if stable != ends else []
     covered = state.log.offsets

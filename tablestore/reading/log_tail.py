@@ -15,7 +15,7 @@ from log.table.store import LogBatch, LogConfig, LogStore
 from log.table.systems import open_log
 from log.table.tailing import read_until
 from managed_table.opened import OpenedTable
-from managed_table.own_log import require_own_log
+from managed_table.own_log import require_own_records
 from tablestore.recovering.tail_scan import unnamed
 
 __all__ = ["TailPart", "VisibleTail"]
@@ -74,6 +74,7 @@ class VisibleTail:
         Raises:
             Unavailable: the log does not answer.
             Corrupt: ``log-replaced``.
+            NotFound: ``log-gap``: the log has lost its end.
         """
         with open_log(self.config, self.filestore.ambient) as log:
             return self._parts(log, state)
@@ -86,12 +87,13 @@ class VisibleTail:
         Raises:
             Unavailable: the log does not answer.
             Corrupt: ``log-replaced``.
+            NotFound: ``log-gap``: the log has lost its end.
         """
         with open_log(replace(self.config, schema=state.definition.schema), self.filestore.ambient) as log:
             yield from _changes(log, self._parts(log, state))
 
     def _parts(self, log: LogStore, state: TableState) -> list[TailPart]:
-        require_own_log(log, state)
+        require_own_records(log, state, self.filestore.location)
         named = frozenset(transaction.id for transaction in state.log.open)
         ranges = [part for transaction in state.log.open for part in transaction.ranges]
         starts, ends = log.start_offsets(), log.end_offsets()

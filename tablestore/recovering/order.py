@@ -21,12 +21,13 @@ import pyarrow as pa
 from filestore.commit.plan import plan_actions
 from filestore.commit.proposal import Proposal
 from filestore.delta.state import TableState
-from filestore.model.log_range import LogRange, LogTransaction
+from filestore.model.log_range import LogRange, LogTransaction, ends_before
 from filestore.rows.frames import arrow_table
 from filestore.table import FileStore
 from log.table.session import LogSession
 from log.table.store import LogStore, LogWriter
 from log.table.transaction_ids import parse_transaction_id
+from tablestore.recovering.compared import require_log_of
 from tablestore.recovering.corrections import key_frame, of_part, record_keys, shared_keys, stored_records
 from tablestore.recovering.needed import distinct_keys
 from tablestore.recovering.tail_scan import REPAIR, BucketTail, TailScan, ranges_of
@@ -79,6 +80,7 @@ class LogOrder:
 
         Raises:
             Unavailable: log or storage did not answer.
+            Corrupt: ``log-behind``: the log has lost its end.
         """
         if self._log is None:
             return proposal
@@ -118,6 +120,8 @@ class LogOrder:
         schema = pa.schema([after.definition.schema.to_arrow().field(name) for name in names])
         rivals = self._rivals(state)
         starts, ends = log.start_offsets(), log.end_offsets()
+        if ends_before(ends, state.log):
+            require_log_of(self._filestore, log, state)
         look = TailScan(self._filestore, proposal, state, self._commit_id, starts, ends)
         # there is a pass over the records for each part of the keys, so that strays need bounded memory
         parts = -(-(look.records + self._contenders(proposal, rivals)) // MOST_RECORDS)

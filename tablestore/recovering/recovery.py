@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from filestore.ambient import Ambient
 from filestore.commit.fence import fence
 from filestore.delta.state import TableState
-from filestore.errors import Conflict, Corrupt, InvalidRequest
+from filestore.errors import InvalidRequest
 from filestore.model.log_range import LogTransaction
 from filestore.table import FileStore
 from log.table.open_transaction import OpenTransaction
 from log.table.session import LogSession
 from log.table.store import LogStore
 from log.table.transaction_ids import parse_transaction_id
-from managed_table.own_log import require_own_log
+from tablestore.recovering.compared import require_log_of
 from tablestore.recovering.republish import republish
 
 __all__ = ["Recovered", "Recovery"]
@@ -28,6 +28,7 @@ __all__ = ["Recovered", "Recovery"]
 logger = logging.getLogger(__name__)
 
 _SEARCH_AGAIN_MS = 60_000
+_COMPARE_AGAIN_MS = 10_000  # nobody restores a log between two writes that are closer together
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ class Recovery:
         self._fenced: set[str] = set()
         self._swept = False
         self._log_identity: Mapping[str, str] = {}
+        self._compared_ms = 0
         self._left: tuple[frozenset[str], int] = (frozenset(), 0)
 
     @property
@@ -77,11 +79,12 @@ class Recovery:
     def before_write(self, state: TableState, log: LogSession | None) -> Recovered:
         """Commits transactions that versions name, and aborts those of dead writers.
 
-        It searches the log for the latter once, and again whenever a writer has left its lease.
+        It searches the log for the latter once, and again whenever a writer has left its lease. It compares the log
+        with the version then, and if it has not done so for a while.
 
         Raises:
             Unavailable: the log does not answer, so that a write would not succeed either.
-            Corrupt: ``log-replaced``.
+            Corrupt: ``log-replaced``, ``log-behind``.
             Conflict: ``metadata-changed``: a new log has begun since that version. Begin again.
         """
         if log is None:
@@ -92,14 +95,15 @@ class Recovery:
         self._ended &= {t.id for t in listed}
         waiting = [t for t in listed if t.id not in self._ended]
         dead = self._to_search_for(self._filestore.leases.abandoned())
-        if self._swept and not waiting and not dead:
+        compares = not self._swept or self._ambient.now_ms() - self._compared_ms >= _COMPARE_AGAIN_MS
+        if not compares and not waiting and not dead:
             return Recovered()
         aborted: list[str] = []
         completed: list[str] = []
         with log.lend() as opened:
-            if not self._swept:
-                self._require_own(opened, state)
-                self._log_identity = state.log.identity
+            if compares:
+                require_log_of(self._filestore, opened, state)
+                self._log_identity, self._compared_ms = state.log.identity, self._ambient.now_ms()
             lost = self._commit(opened, waiting, late=True)
             if dead or not self._swept:
                 aborted = opened.abort_unnamed(self._dead_among)
@@ -111,19 +115,6 @@ class Recovery:
             republish(self._filestore, log.config, transaction_id)
         ended = tuple(t.id for t in waiting if t.id in self._ended)
         return Recovered(ended, tuple(aborted), lost, completed=tuple(completed))
-
-    def _require_own(self, log: LogStore, state: TableState) -> None:
-        try:
-            require_own_log(log, state)
-        except Corrupt:
-            newest = self._filestore.state()
-            require_own_log(log, newest)
-            raise Conflict(
-                f"a new log began with version {newest.log.begins} while this was prepared on version {state.version}: "
-                "retry",
-                code="metadata-changed",
-                again=True,
-            ) from None
 
     def foreign(self, log: LogSession | None) -> tuple[OpenTransaction, ...]:
         """Lists open transactions of other programs, for which readers of the log wait.

@@ -50,7 +50,7 @@ class LogRepair:
         if config is None or not config.eventual:
             yield _Attempt(self, base, None, self._filestore, self._recovery)
             return
-        with LogSession(config, self._filestore.ambient) as log:
+        with LogSession(config.behind(base.log.offsets), self._filestore.ambient) as log:
             attempt = _Attempt(self, base, log, self._filestore, self._recovery)
             with lease(self._filestore, base, attempt.commit_id, again=True):
                 yield attempt

@@ -109,7 +109,7 @@ def _written_again(
     definition = filestore.definition(entry.version)
     # Kafka's compaction removes aborted records, and a compacted topic does not show whether records are missing
     ways = (_from_files,) if config.compacts else (_from_log, _from_files)
-    with open_log(replace(config, schema=definition.schema), filestore.ambient) as log:
+    with open_log(replace(config.behind(state.log.offsets), schema=definition.schema), filestore.ambient) as log:
         for write in ways:
             writer = log.begin(f"{lost.id}.{filestore.ambient.new_id()}")
             try:

@@ -40,6 +40,7 @@ from filestore.reading.difference import VersionPair, changed_rows, differences,
 from filestore.unreadable import is_unreadable
 from log.table.session import LogSession, log_session
 from log.table.store import LogWriter
+from tablestore.recovering.compared import writing_log
 from tablestore.recovering.lease import lease
 from tablestore.recovering.order import LogOrder
 from tablestore.writing.write import WriterTable
@@ -111,7 +112,7 @@ class _Rollback:
     def begin(self, base: TableState) -> Iterator[_Attempt]:
         """Begins an attempt under a lease, as a write does."""
         filestore = self.table.filestore
-        with log_session(self.table.log(base.definition), filestore.ambient) as log:
+        with log_session(writing_log(self.table.log(base.definition), base), filestore.ambient) as log:
             self.table.recovery.before_write(base, log)
             attempt = _Attempt(self, base, log)
             with nullcontext() if log is None else lease(filestore, base, attempt.commit_id):
@@ -142,7 +143,7 @@ class _Attempt(CommitAttempt):
     """One attempt of a rollback."""
 
     def __init__(self, work: _Rollback, base: TableState, log: LogSession | None) -> None:
-        self.base = base
+        self.base = self._begun_on = base
         self.commit_id = work.table.filestore.ambient.new_id()
         self._log = log
         self._work = work
@@ -175,7 +176,9 @@ class _Attempt(CommitAttempt):
 
     def _require_definition(self) -> None:
         """Raises a conflict if the definition changed: the log was opened with the columns of the attempt's version."""
-        if self._log is not None and self._work.table.log(self.base.definition) != self._log.config:
+        if self._log is None:
+            return
+        if writing_log(self._work.table.log(self.base.definition), self._begun_on) != self._log.config:
             raise Conflict(
                 "the table's definition changed while its runs were folded: retry", code="metadata-changed", again=True
             )

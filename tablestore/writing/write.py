@@ -24,7 +24,7 @@ from filestore.commit.loop import Committed
 from filestore.commit.proposal import AppVersion, LogChanges, Premises, Proposal
 from filestore.commit.protocol import CommitAttempt, attempt_each
 from filestore.delta.state import TableState
-from filestore.errors import Conflict, InvalidRequest
+from filestore.errors import Conflict, Corrupt, InvalidRequest, Unavailable
 from filestore.files.leftovers import remove
 from filestore.files.writer import TableFiles
 from filestore.model.definition import TableDefinition
@@ -38,6 +38,7 @@ from filestore.writing.superseded import same_rows, superseded_rows
 from filestore.writing.write import WriteResult, rests_on_rows
 from log.table.session import LogSession
 from log.table.store import LogConfig
+from tablestore.recovering.compared import writing_log
 from tablestore.recovering.control import control_message, log_control
 from tablestore.recovering.lease import lease
 from tablestore.recovering.order import LogOrder
@@ -166,7 +167,7 @@ class Write(CommitAttempt):
         self._drop = drop
         self._filestore = table.filestore
         self._commit_id = table.filestore.ambient.new_id()
-        config = table.log(base.definition)
+        config = writing_log(table.log(base.definition), base)
         self._log = None if config is None else LogSession(config, table.filestore.ambient)
         self._order = LogOrder(table.filestore, self._log, base, self._commit_id)
         self._replaced = ReplacedRows(table.changes)
@@ -263,6 +264,8 @@ class Write(CommitAttempt):
         self._transactions += [o.transaction for o in outcomes if o.transaction is not None]
         self._take(WriteResult(tuple(result for outcome in outcomes for result in outcome.results)))
         if errors := [o.error for o in outcomes if o.error is not None]:
+            if isinstance(errors[0], (Corrupt, Unavailable)):
+                self._table.recovery.search_again()  # the log may be another one when it answers again
             raise errors[0]  # `discard` removes the work of the other tasks
 
     def _table_files(self, state: TableState) -> TableFiles:

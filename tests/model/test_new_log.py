@@ -21,7 +21,9 @@ from tests.warehouses import Row, replay, rows
 
 EVENTUAL = {"log_consistency": "eventual"}
 BOTH = pytest.mark.parametrize("options", [{}, EVENTUAL], ids=["transactional", "eventual"])
-REFUSALS = {"log-not-found", "log-replaced", "metadata-changed", "fenced", "log-transaction", "log-unavailable"}
+REFUSALS = {"metadata-changed", "fenced"} | {
+    f"log-{what}" for what in ("not-found", "replaced", "behind", "transaction", "unavailable")
+}
 """The codes of writes that find no log, or another one under them, or lose a race against the new one."""
 KINDS = [
     pytest.param(upserted, {}, id="upsert"),

@@ -124,7 +124,14 @@ class Segments:
         self._connection: Connection | None = None
 
     def append(
-        self, transaction_id: str, segments: Sequence[Segment], now_ms: int, *, first: bool, prepared: bool
+        self,
+        transaction_id: str,
+        segments: Sequence[Segment],
+        now_ms: int,
+        *,
+        first: bool,
+        prepared: bool,
+        check: Callable[[int], None] = lambda offset: None,
     ) -> int:
         """Stores record batches one after the other; returns the first one's offset.
 
@@ -134,6 +141,7 @@ class Segments:
             now_ms: The time to note.
             first: Whether the transaction appends to this partition for the first time.
             prepared: Whether this is its last append, which must be durable when it returns.
+            check: Gets the first one's offset before anything is stored; an error refuses it.
 
         Raises:
             Conflict: ``log-transaction``: the id was used before, or another process has aborted it.
@@ -141,6 +149,7 @@ class Segments:
 
         def work(db: sqlite3.Connection) -> int:
             base = int(db.execute("SELECT end_offset FROM bounds").fetchone()[0])
+            check(base)
             if first:
                 _open(db, transaction_id, base)
             _require_open(db, transaction_id, prepared)

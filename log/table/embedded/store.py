@@ -238,6 +238,7 @@ class EmbeddedLogWriter:
         self._partitions = partitions
         self._ambient = ambient
         self._schema = row_schema(config.schema, config.primary_key)
+        self._config = config
         self._tombstones = config.primary_key if config.tombstones else None
         self._keep = config.eventual
         self._rows: dict[int, list[pa.Table]] = {}
@@ -291,7 +292,12 @@ class EmbeddedLogWriter:
         segments = [*(Segment(p.num_rows, DATA, encode_segment(p)) for p in pieces), *then]
         before = self._ranges.get(bucket)
         base = self._partitions[bucket].append(
-            self._id, segments, self._ambient.now_ms(), first=before is None, prepared=prepared
+            self._id,
+            segments,
+            self._ambient.now_ms(),
+            first=before is None,
+            prepared=prepared,
+            check=lambda offset: self._config.check_offset(bucket, offset),
         )
         count = sum(s.count for s in segments)
         self._ranges[bucket] = LogRange(

@@ -54,9 +54,11 @@ class EmbeddedTail(LogTail):
 
     def _new(self, bucket: int) -> Iterator[LogBatch | LogControl]:
         partition, at = self._partitions[bucket], self._offsets[bucket]
-        start, _ = partition.bounds()
+        start, last = partition.bounds()
         if at < start:
             raise gap(self._where(bucket), f"offsets {at} to {start - 1} were trimmed")
+        if at > last:
+            raise gap(self._where(bucket), f"it ends with offset {last}, and was read up to {at}")
         for transaction_id, segment in partition.after(at):
             there = f"{self._where(bucket)}, offset {segment.base_offset}"
             payload = partition.payload(segment.base_offset, there)

@@ -110,7 +110,10 @@ class KafkaLogWriter:
             return None
         with self._sender.explained(self._desk.require_writable):
             self._sender.flush()
-        return self._confirmed(f"preparing log transaction {self._id}")
+        prepared = self._confirmed(f"preparing log transaction {self._id}")
+        for part in prepared.ranges:
+            self._config.check_offset(part.bucket, part.start)
+        return prepared
 
     def abort(self) -> None:
         """Aborts the transaction. Errors are only logged: the caller already handles the one that made it abort."""
