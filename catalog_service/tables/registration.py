@@ -5,22 +5,27 @@ Rule 1. A registration is one SQL statement, which adds the table's ACTIVE row. 
 Rule 2. It holds the locks of the table's name and of its folder's name, as whoever creates or renames a table does.
 Rule 3. A table has one row. A copy of its folder has its id, too, and is refused as long as the row is there.
 
+Rule 4. Of several folders that have one table, or would get one name, none is registered, unless the user gives one
+        alone (`candidates.py`).
+
 Options and keys are those of the newest version. Names are not in a table's files: it gets that of its folder, which
 is the name with which it was created.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from catalog_service.database.repository import table_exists
 from catalog_service.database.schema import State, TableRow
 from catalog_service.model.names import fold_name, fold_table, shown_name
+from catalog_service.tables.candidates import Candidate, undecided
 from catalog_service.tables.construction import key_of
 from catalog_service.tables.lifecycle import Lifecycle
 from filestore import layout
 from filestore.delta.state import TableState
-from filestore.errors import AlreadyExists, InvalidRequest, NotFound
+from filestore.errors import AlreadyExists, Corrupt, InvalidRequest, NotFound, TableStoreError, Unsupported
 from filestore.model.definition import TableDefinition
 from filestore.storage.interface import Storage
 
@@ -93,9 +98,10 @@ class Registration:
                 ``table-exists``: another table has the name; ``folder-taken``: another table has the folder;
                 ``log-exists``: another table has its topic.
         """
-        if fold_name("database", database) != database or fold_table(folder) != folder:
+        if not _is_named(database, folder):
             raise InvalidRequest(
-                f"{database}/{folder}: names of databases and tables are in lower case: rename the folder",
+                f"{database}/{folder}: names of databases and tables begin with a letter a-z and continue with "
+                "letters, digits and underscores, in lower case: rename the folder",
                 code="bad-name",
             )
         location = layout.table_location(self.lifecycle.warehouse, database, folder)
@@ -104,7 +110,7 @@ class Registration:
         wanted = shown_name(folder) if name is None else fold_name("table", name)
         self.lifecycle.create_database(database, None)
         with self.lifecycle.held(database, {wanted, folder}):
-            known = self._known(state.table_id, database, folder, name)
+            known = self._known(state, database, folder, name)
             if known is not None:
                 return Registered(known, state, created=False, notes=self._notes(known, state))
             if self.lifecycle.finished(database, wanted) is not None:
@@ -116,6 +122,25 @@ class Registration:
             self.lifecycle.repository.add_table(row)
             return Registered(row, state, created=True, notes=self._notes(row, state))
 
+    def undecided(self, folders: Iterable[tuple[str, str]]) -> dict[tuple[str, str], AlreadyExists]:
+        """Returns the folders of which a user has to choose, before one of them is registered."""
+        found = undecided(filter(None, (self._candidate(database, folder) for database, folder in folders)))
+        return {(candidate.database, candidate.folder): error for candidate, error in found.items()}
+
+    def _candidate(self, database: str, folder: str) -> Candidate | None:
+        """Reads a folder; None if the catalog has its table, or a table in this folder."""
+        location = layout.table_location(self.lifecycle.warehouse, database, folder)
+        if self.lifecycle.repository.has_folder(database, folder):
+            return None
+        name = shown_name(folder) if _is_named(database, folder) else None
+        try:
+            state = self.lifecycle.steps.found(location)
+        except (Corrupt, NotFound, Unsupported):
+            return Candidate(database, folder, location, name)
+        if _is_kept(self.lifecycle.repository.table_of(state.table_id)):
+            return None
+        return Candidate(database, folder, location, name, state.table_id, state.version, state.timestamp_ms)
+
     def _check_commits(self, location: str, state: TableState) -> None:
         if state.catalog_commits != self.lifecycle.commits.in_catalog:
             made = "catalog" if state.catalog_commits else "store"
@@ -126,19 +151,31 @@ class Registration:
                 code="other-commits",
             )
 
-    def _known(self, table_id: str, database: str, folder: str, name: str | None) -> TableRow | None:
-        row = self.lifecycle.repository.table_of(table_id)
-        if row is None or row.state not in (State.ACTIVE, State.STAGED):
+    def _known(self, state: TableState, database: str, folder: str, name: str | None) -> TableRow | None:
+        row = self.lifecycle.repository.table_of(state.table_id)
+        if row is None or not _is_kept(row):
             self._require_free(database, folder)
             return None
         here = (row.database, row.folder or row.name) == (database, folder)
         if here and name in (None, row.name):
             return row
-        copied = "" if here else f" in the folder {row.database}/{row.folder or row.name}; this one is a copy of it"
-        remedy = "rename it" if here else "delete the copy, or drop that table first"
-        raise AlreadyExists(
-            f"the catalog has table {table_id} already: it is {key_of(row.database, row.name)}{copied}: {remedy}",
-            code="table-registered",
+        taken = f"the catalog has table {state.table_id} already: it is {key_of(row.database, row.name)}"
+        if here:
+            raise AlreadyExists(f"{taken}: rename it", code="table-registered")
+        raise AlreadyExists(f"{taken} in the folder {self._copies(row, state)}", code="table-registered")
+
+    def _copies(self, row: TableRow, state: TableState) -> str:
+        """Says of two folders with one table which the catalog has, and how to have the other one."""
+        folder = row.folder or row.name
+        location = layout.table_location(self.lifecycle.warehouse, row.database, folder)
+        try:
+            its = f"version {self.lifecycle.steps.found(location).version}"
+        except TableStoreError as error:
+            its = f"which cannot be read: {error.message}"
+        return (
+            f"{row.database}/{folder} ({its}), and this one (version {state.version}) is a copy of it, or it of this "
+            f"one. Move the one that is not needed out of the warehouse. If this is the right one, move it to "
+            f"{location} then: to drop the table would delete its log, too"
         )
 
     def _require_free(self, database: str, folder: str) -> None:
@@ -170,3 +207,16 @@ class Registration:
         assert isinstance(row.definition, TableDefinition)
         problem = self.lifecycle.steps.log_problem(self.lifecycle.identity(row), state)
         return () if problem is None else (problem,)
+
+
+def _is_kept(row: TableRow | None) -> bool:
+    """Returns whether a row is that of a table which stays: others are finished, and then they are gone."""
+    return row is not None and row.state in (State.ACTIVE, State.STAGED)
+
+
+def _is_named(database: str, folder: str) -> bool:
+    """Returns whether a folder has a name that a catalog gives to folders of tables."""
+    try:
+        return fold_name("database", database) == database and fold_table(folder) == folder
+    except InvalidRequest:
+        return False

@@ -24,6 +24,9 @@ class Registering:
     def register(self, folders: Sequence[tuple[str, str]], name: str | None = None) -> list[Registration]:
         """Enters the tables of some folders; what is there already stays as it is.
 
+        All folders are read first: of several with one table, or for one name, none is registered, unless it is given
+        alone (`catalog_service.tables.candidates`).
+
         Args:
             folders: From `table_folders`.
             name: Another name for the table of one folder.
@@ -40,12 +43,17 @@ class Registering:
                 code="bad-name",
             )
         registry = Registry(self.lifecycle)
-        return [self._registered(registry, database, folder, name) for database, folder in folders]
+        refused = registry.undecided(folders) if len(folders) > 1 else {}
+        return [self._registered(registry, place, name, refused.get(place)) for place in folders]
 
-    def _registered(self, registry: Registry, database: str, folder: str, name: str | None) -> Registration:
-        location = layout.table_location(self.lifecycle.warehouse, database, folder)
+    def _registered(
+        self, registry: Registry, place: tuple[str, str], name: str | None, refused: TableStoreError | None
+    ) -> Registration:
+        location = layout.table_location(self.lifecycle.warehouse, *place)
+        if refused is not None:
+            return Registration(location, error=refused)
         try:
-            found = registry.register(database, folder, name)
+            found = registry.register(*place, name)
         except TableStoreError as error:
             return Registration(location, error=error)
         row = found.row

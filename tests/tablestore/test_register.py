@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import tablestore
 from filestore.errors import AlreadyExists, InvalidRequest, NotFound, TableStoreError, Unsupported
 from tablestore import Store
+from tests.folders import memory_folder
 from tests.tables import assert_healthy
 
 
@@ -90,16 +94,25 @@ def two(warehouse: Path) -> Store:
 
 def test_a_renamed_table_returns_under_the_name_of_its_folder_or_a_given_one(warehouse: Path) -> None:
     with two(warehouse) as store:
+        store.rename_table("shop.b", "shop.z")
         store.rename_table("shop.a", "shop.c")
         store.create_table("shop.a", "n INT").write([{"n": 5}])  # in a folder with a hidden name
         (hidden,) = (warehouse / "shop").glob("a-*")
     lose_database(warehouse)
     with tablestore.connect(warehouse) as store:
         found = {Path(one.location).name: one for one in store.register()}
-        assert (found["a"].name, rows(store.table("shop.a"))) == ("shop.a", [{"id": 1}])
-        error = found[hidden.name].error
-        assert isinstance(error, AlreadyExists)
-        assert error.code == "table-exists"
+        assert (found["b"].name, found["b"].created) == ("shop.b", True)
+        for folder in ("a", hidden.name):
+            error = found[folder].error
+            assert isinstance(error, AlreadyExists)
+            assert error.code == "several-folders"
+            for name in ("a", hidden.name):
+                assert f"{warehouse}/shop/{name} (version 1, last commit 2" in error.message
+            assert "--name a" in error.message
+        assert store.list_tables("shop") == ["b"], "neither has taken the name"
+        (one,) = store.register(warehouse / "shop" / "a")
+        assert (one.name, rows(store.table("shop.a"))) == ("shop.a", [{"id": 1}])
+        assert error_of(store, hidden).code == "table-exists"
         (one,) = store.register(hidden, "d")
         assert (one.name, rows(store.table("shop.d"))) == ("shop.d", [{"n": 5}])
         store.rename_table("shop.a", "shop.c")
@@ -113,12 +126,90 @@ def test_a_copy_of_a_table_is_refused(warehouse: Path) -> None:
         shutil.copytree(warehouse / "shop" / "a", warehouse / "shop" / "copy")
         error = error_of(store, warehouse / "shop" / "copy")
         assert (error.code, type(error)) == ("table-registered", AlreadyExists)
-        assert "it is shop.a in the folder shop/a; this one is a copy of it" in error.message
+        assert "it is shop.a in the folder shop/a (version 1), and this one (version 1) is a copy" in error.message
+        assert "delete the copy" not in error.message, "which of them is the right one is not known"
     lose_database(warehouse)
     with tablestore.connect(warehouse) as store:
         found = {Path(one.location).name: one for one in store.register()}
-        assert found["copy"].error is not None
-        assert store.list_tables("shop") == ["a", "b"]
+        for folder in ("a", "copy"):
+            error = found[folder].error
+            assert error is not None
+            assert error.code == "several-folders" and "all but one are copies" in error.message
+        assert store.list_tables("shop") == ["b"]
+        (one,) = store.register(warehouse / "shop" / "copy", "a")
+        assert (one.name, rows(store.table("shop.a"))) == ("shop.a", [{"id": 1}])
+
+
+def test_a_stale_copy_does_not_take_the_place_of_the_table(warehouse: Path) -> None:
+    """Its folder comes first in the alphabet."""
+    with two(warehouse) as store:
+        shutil.copytree(warehouse / "shop" / "b", warehouse / "shop" / "a-backup")
+        shutil.copytree(warehouse / "shop" / "b", warehouse / "shop" / "aaa")
+        store.managed_table("shop.b").write([{"id": 2}])
+    lose_database(warehouse)
+    with tablestore.connect(warehouse) as store:
+        errors = {Path(one.location).name: one.error for one in store.register()}
+        message = str(errors["b"])
+        assert [name for name, error in errors.items() if error is None] == ["a"]
+        assert "shop/b (version 2, " in message and "shop/aaa (version 1, " in message
+        (one,) = store.register(warehouse / "shop" / "b")
+        assert (one.name, rows(store.table("shop.b"))) == ("shop.b", [{"id": 1}, {"id": 2}])
+        stale = error_of(store, warehouse / "shop" / "aaa")
+        assert "shop/b (version 2), and this one (version 1)" in stale.message
+
+
+FOLDERS = ["a", "a-00000000", "a-11111111", "b", "b-00000000", "c", "Upper", "c-old"]
+REFUSED = ("Upper", "c-old")
+TABLES = ["x", "y", "z", "broken"]
+
+
+@pytest.fixture(scope="module")
+def originals() -> Iterator[Path]:
+    """The folders of tables, of which tests make their warehouses."""
+    with memory_folder() as folder:
+        with tablestore.connect(folder) as store:
+            store.create_database("shop")
+            for name in TABLES:
+                store.create_table(f"shop.{name}", "id BIGINT").write([{"id": 1}])
+        entry = folder / "shop" / "broken" / "_delta_log" / f"{0:020d}.json"
+        entry.write_bytes(entry.read_bytes()[:50])
+        yield folder / "shop"
+
+
+@given(
+    placed=st.dictionaries(st.sampled_from(FOLDERS), st.sampled_from(TABLES), min_size=1),
+    first=st.lists(st.tuples(st.sampled_from(FOLDERS), st.sampled_from(["a", "d", None])), max_size=2),
+)
+def test_only_folders_without_a_rival_are_registered(
+    originals: Path, placed: dict[str, str], first: list[tuple[str, str | None]]
+) -> None:
+    """The oracle: of the folders that the catalog does not know, whoever shares a table or a name is left out."""
+    with memory_folder() as folder, tablestore.connect(folder) as store:
+        for name, table in placed.items():
+            shutil.copytree(originals / table, folder / "shop" / name)
+        names: dict[str, str] = {}  # of the registered folders
+        for name, wanted in first:
+            if name in placed:
+                (one,) = store.register(folder / "shop" / name, wanted)
+                names |= {name: one.name.partition(".")[2]} if one.name else {}
+        assert "broken" not in {placed[name] for name in names}
+        known = {placed[name] for name in names}
+        rivals = [name for name in placed if name not in names and placed[name] not in known]
+        for name in rivals:
+            others = [other for other in rivals if other != name]
+            shares = any(
+                (other.partition("-")[0] == name.partition("-")[0] and other not in REFUSED)
+                or (placed[other] == placed[name] and placed[name] != "broken")
+                for other in others
+            )
+            free = name.partition("-")[0] not in names.values()
+            if not shares and free and placed[name] != "broken" and name not in REFUSED:
+                names[name] = name.partition("-")[0]
+        store.register()
+        assert not any(one.created for one in store.register()), "a repetition changes nothing"
+        assert sorted(store.list_tables("shop") if "shop" in store.list_databases() else []) == sorted(names.values())
+        for name, shown in names.items():
+            assert store.managed_table(f"shop.{shown}").location == str(folder / "shop" / name)
 
 
 def test_a_restored_folder_is_registered_after_a_drop(warehouse: Path, tmp_path: Path) -> None:
