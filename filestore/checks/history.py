@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -52,6 +52,9 @@ class History:
         referenced: The relative paths that a retained version names.
         newest: The newest version; None if it cannot be read.
         whole: Whether the log begins with version 0.
+        commit_ids: By id of a commit its version.
+        fences: By id of a commit the version that fences it.
+        fenced_files: By path the version that fences the file.
         schemas: By path the table's columns when the file or run was added, as far as the log still has them.
         lost_changes: By version a file of its change data that is missing on storage.
     """
@@ -64,6 +67,7 @@ class History:
     schemas: dict[str, Schema] = field(default_factory=dict)
     commit_ids: dict[str, int] = field(default_factory=dict)
     fences: dict[str, int] = field(default_factory=dict)
+    fenced_files: dict[str, int] = field(default_factory=dict)
     lost_changes: dict[int, str] = field(default_factory=dict)
 
 
@@ -352,19 +356,29 @@ def _check_checkpoint(log: DeltaLog, findings: Findings, state: TableState) -> N
 
 
 def _note_references(history: History, entry: Commit) -> None:
+    named = set[str]()
     for action in entry.actions:
         try:
-            _note_action(history.referenced, action)
+            named.update(_named(action))
         except BROKEN:
             continue  # the check of the entry reports it
+    for path in sorted(history.fenced_files.keys() & named - history.referenced):
+        message = (
+            f"version {entry.version} names {path}, which version {history.fenced_files[path]} fences: it was to be "
+            "removed as an orphan"
+        )
+        history.findings.add(Invariant.FENCED_COMMIT, message, path, entry.version)
+    history.referenced |= named
+    history.fenced_files |= dict.fromkeys(entry.fenced_files, entry.version)
 
 
-def _note_action(referenced: set[str], action: Action) -> None:
+def _named(action: Action) -> Iterator[str]:
+    """Yields the files that an action names."""
     if (change := action.get("add") or action.get("remove")) is not None:
-        referenced.add(file_key(change))
+        yield file_key(change)
         if (vector := DeletionVector.from_action(change.get("deletionVector"))) is not None:
-            referenced.add(vector_file(vector))
+            yield vector_file(vector)
     elif (change := action.get("cdc")) is not None:
-        referenced.add(decode_path(change["path"]))
+        yield decode_path(change["path"])
     elif (domain := action.get("domainMetadata")) is not None:
-        referenced.update(runs_of(domain["configuration"]))
+        yield from runs_of(domain["configuration"])

@@ -182,7 +182,8 @@ def _index_levels(rows: Any) -> list[tuple[Any, Any]]:
                 "(reset_index(drop=True))",
                 code="bad-rows",
             )
-        same = name in rows.columns and level.tolist() == rows[name].tolist()  # set_index(…, drop=False)
+        kept = name in rows.columns  # by set_index(…, drop=False)
+        same = kept and level.reset_index(drop=True).equals(rows[name].reset_index(drop=True))  # NaN equals NaN
         if name is not None and not same:
             levels.append((name, level))
     return levels

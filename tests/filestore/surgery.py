@@ -131,6 +131,13 @@ def _fenced(store: FileStore) -> None:
     edit_info(store, 2, tablestore={**own, "fenced": [store.delta_log.read_entry(3).commit_id]})
 
 
+def _fenced_file(store: FileStore) -> None:
+    """Says that version 2 fences a file of version 3."""
+    add = next(a["add"] for a in store.delta_log.read_entry(3).actions if "add" in a)
+    own = store.delta_log.read_entry(2).actions[0]["commitInfo"]["tablestore"]
+    edit_info(store, 2, tablestore={**own, "fencedFiles": [add["path"]]})
+
+
 def _lost_vector(store: FileStore) -> None:
     """Removes a deletion vector, so that its dead rows are visible again."""
     path = _data(store, with_vector=True)
@@ -426,6 +433,7 @@ _LOG: dict[str, tuple[Invariant, Damage]] = {
     "column mapping without its feature": (Invariant.PROTOCOL, _without_feature),
     "one write twice": (Invariant.COMMIT_ID, _commit_id_twice),
     "a commit behind its fence": (Invariant.FENCED_COMMIT, _fenced),
+    "a file behind its fence": (Invariant.FENCED_COMMIT, _fenced_file),
     "a file added twice": (Invariant.FILE_ACTION, _drop_first_remove),
     "a file removed twice": (Invariant.FILE_ACTION, _remove_twice),
     "a bucket too many": (Invariant.FILE_ACTION, on_add(lambda add: add["tags"].update({"tablestore.bucket": "9"}))),

@@ -280,8 +280,11 @@ class Segments:
         try:
             with self._reading() as db:
                 [(verdict,)] = db.execute("PRAGMA integrity_check(1)").fetchall()
-                start, end = db.execute("SELECT start_offset, end_offset FROM bounds").fetchone()
-                stored = db.execute("SELECT base_offset, base_offset + count FROM segments").fetchall()
+                rows = db.execute(  # one statement, so that no writer comes between
+                    "SELECT start_offset, end_offset, base_offset, base_offset + count FROM bounds LEFT JOIN segments"
+                ).fetchall()
+                start, end = rows[0][:2] if rows else (0, -1)
+                stored = [(base, last) for *_, base, last in rows if base is not None]
         except Corrupt as error:
             return [error.message]
         found = [] if verdict == "ok" else [self._damaged(verdict).message]

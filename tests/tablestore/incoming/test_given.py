@@ -146,6 +146,8 @@ def test_a_named_index_of_pandas_is_a_column() -> None:
         frame.drop(columns="id").set_index(pd.RangeIndex(1, 3, name="id")),
     ):
         assert rows_of(given) == expected, given.index
+    empty = frame.assign(rate=[0.5, None])
+    assert rows_of(empty.set_index("rate", drop=False)) == rows_of(empty)
     moments = frame.set_index(pd.DatetimeIndex(["2026-07-01", "2026-07-02"], tz="UTC", name="at"))[["id"]]
     assert [row["at"] for row in rows_of(moments, STAMPED)] == [datetime(2026, 7, day, tzinfo=UTC) for day in (1, 2)]
     assert refused(frame.set_index(pd.Index([7, 8], name="rate"))) == "duplicate-column"
