@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,11 +16,13 @@ from compaction.log_trim import trim_log
 from filestore.checks.report import Invariant
 from filestore.errors import AlreadyExists, Corrupt, NotFound, TableStoreError, Unavailable, Unsupported
 from filestore.model.snapshot import Operation
+from log.kafka.topic import TopicClient
 from log.table.systems import open_log
 from tablestore import Store, Table
 from tablestore.following.gaps import truncates
 from tests.bothlogs import both_logs
 from tests.depth import Depth
+from tests.faults import Killed
 from tests.opened import again
 from tests.tablestore.recovering.test_claimed_commits import CLAIMED, Away, Once, claimed, through
 from tests.warehouses import Row, changes, replay, rows
@@ -162,6 +166,94 @@ def test_what_is_left_of_an_embedded_log_is_kept(table: Table) -> None:
     [kept] = folder.glob("lost-*")
     assert json.loads((kept / "log.json").read_text())["buckets"] == 2
     assert (kept / "bucket-00000.sqlite").read_bytes().startswith(b"no database")
+
+
+@pytest.mark.parametrize("damage", ["gone", "no database", "no identity", "older"])
+def test_whoever_makes_a_new_log_is_killed_at_any_step(store: Store, damage: str, depth: Depth) -> None:
+    """The next call goes on, nothing is left beside the log, and what was left of the former one is kept."""
+    died = 0
+    for number in depth.counting(2):
+        table = make(store, {})
+        folder = Path(table.location) / "_log"
+        if damage == "older":
+            shutil.copytree(folder, folder.with_name("backup"))
+            put(table, 3)
+            shutil.rmtree(folder)
+            folder.with_name("backup").rename(folder)
+        elif damage == "gone":
+            shutil.rmtree(folder)
+        else:
+            (folder / ("bucket-00000.sqlite" if damage == "no database" else "log.json")).write_bytes(b"damaged" * 1000)
+        kept = {path.name: path.read_bytes() for path in folder.glob("*.*")}
+        with KilledAt(number) as killed, suppress(Killed):
+            again(table).new_log()
+        table = again(table)
+        table.new_log()
+        put(table, 4)
+        assert table.examine().findings == ()
+        assert [path.name for path in folder.parent.glob("_log*")] == ["_log"]
+        lost = {path.name: path.read_bytes() for path in folder.glob("lost-*/*.*")}
+        assert {name: lost[name] for name in kept} == kept
+        store.drop_table("shop.t")
+        died += killed.fired
+        if not killed.fired:
+            break
+    assert died
+
+
+class KilledAt:
+    """The process is killed before its n-th change of a folder, or behind it."""
+
+    def __init__(self, number: int) -> None:
+        self.fired = False
+        self._left = number
+        self._patch = pytest.MonkeyPatch()
+
+    def __enter__(self) -> KilledAt:
+        for owner, name in [(Path, "rename"), (Path, "mkdir"), (shutil, "rmtree")]:
+            self._patch.setattr(owner, name, self._counted(getattr(owner, name)))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._patch.undo()
+
+    def _counted(self, do: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*args: Any, **named: Any) -> Any:
+            if self.fired:
+                raise Killed("it is dead")
+            self._count()
+            made = do(*args, **named)
+            self._count()
+            return made
+
+        return counted
+
+    def _count(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self.fired = True
+            raise Killed("it is killed")
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+@pytest.mark.parametrize("log_options", ["kafka"], indirect=True)
+@pytest.mark.parametrize("wrong", [1, 2])
+def test_a_log_that_one_broker_does_not_know_yet_is_not_replaced(
+    table: Table, wrong: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker has started a moment ago, and its metadata are late."""
+    describe, asked = TopicClient.describe, []
+
+    def late(client: TopicClient, **how: Any) -> Any:
+        asked.append(1)
+        return None if len(asked) <= wrong else describe(client, **how)
+
+    before = table.filestore.state().log
+    monkeypatch.setattr(TopicClient, "describe", late)
+    assert table.new_log() is None
+    assert table.filestore.state().log == before
+    assert sorted(row["id"] for row in changes(table, version=0)) == [1, 2, 2, 3]
 
 
 def test_the_log_of_another_table_is_not_taken(store: Store, table: Table) -> None:

@@ -24,6 +24,7 @@ _IDENTITY_FILE = "log.json"
 _FORMAT = 1
 _IDENTITY_ADVICE = "restore it, or write it anew (PROTOCOL.md section 6 says what it holds)"
 _MOST_MOVES = 10
+_LOST = "lost-"
 
 
 class LogFolder:
@@ -46,7 +47,8 @@ class LogFolder:
     def create(self) -> None:
         """Creates the folder under another name, then renames it. A second call for the same table changes nothing."""
         if self.exists():
-            return self._check_same()
+            self._check_same()
+            return self._gather()
         draft = self._draft()
         try:
             self._write(draft)
@@ -61,15 +63,19 @@ class LogFolder:
         sync_folder(self._folder.parent)
 
     def create_anew(self) -> None:
-        """Creates the folder under another name, moves what is there into it, and renames it. It deletes nothing."""
+        """Creates the folder under another name, moves away what is there, and renames it. It deletes no record.
+
+        Whoever calls it or `create` next completes what a killed process has left.
+        """
         draft = self._draft()
         try:
             self._write(draft)
             for _ in range(_MOST_MOVES):
                 with contextlib.suppress(FileNotFoundError):
-                    self._folder.rename(draft / f"lost-{self._ambient.new_id()}")
+                    self._folder.rename(self._folder.with_name(f"{self._folder.name}.{_LOST}{self._ambient.new_id()}"))
                 if _renamed(draft, self._folder):
-                    return sync_folder(self._folder.parent)
+                    sync_folder(self._folder.parent)
+                    return self._gather()
         except OSError as error:
             raise refused(f"cannot make a new log in {self._folder}", error, "log-unavailable") from error
         raise AlreadyExists(
@@ -81,7 +87,7 @@ class LogFolder:
         renamed = self._draft()
         with contextlib.suppress(FileNotFoundError):
             self._folder.rename(renamed)
-        for leftover in self._folder.parent.glob(f"{self._folder.name}.*.tmp"):
+        for leftover in (*self._drafts(), *self._lost()):
             shutil.rmtree(leftover, ignore_errors=True)
 
     def identity(self) -> dict[str, Any]:
@@ -105,6 +111,27 @@ class LogFolder:
         for bucket in range(self._config.buckets):
             create_file(partition_path(draft, bucket))
         _write_durably(draft / _IDENTITY_FILE, json.dumps(self._new_identity(), indent=1))
+
+    def _gather(self) -> None:
+        """Moves into the folder what was moved away from its place, and removes drafts, in which nothing is of worth.
+
+        A living process whose draft goes fails, and may try again.
+        """
+        try:
+            for lost in self._lost():
+                with contextlib.suppress(FileNotFoundError):  # another process was faster
+                    lost.rename(self._folder / lost.name.removeprefix(f"{self._folder.name}."))
+        except OSError as error:
+            raise refused(f"cannot move the former log into {self._folder}", error, "log-unavailable") from error
+        for draft in self._drafts():
+            shutil.rmtree(draft, ignore_errors=True)
+        sync_folder(self._folder.parent)
+
+    def _drafts(self) -> list[Path]:
+        return [*self._folder.parent.glob(f"{self._folder.name}.*.tmp")]
+
+    def _lost(self) -> list[Path]:
+        return [*self._folder.parent.glob(f"{self._folder.name}.{_LOST}*")]
 
     def _draft(self) -> Path:
         return self._folder.with_name(f"{self._folder.name}.{self._ambient.new_id()}.tmp")
