@@ -10,7 +10,7 @@ from filestore.errors import Unsupported
 from log.connector.declaration import KafkaDeclaration
 from tablestore.topics.spec import is_complete
 
-__all__ = ["batch_needs_kinds", "stream_needs_kinds", "takes_kinds"]
+__all__ = ["batch_needs_kinds", "stream_needs_kinds"]
 
 
 def stream_needs_kinds(table: KafkaDeclaration) -> Unsupported | None:
@@ -32,15 +32,9 @@ def batch_needs_kinds(table: KafkaDeclaration) -> Unsupported | None:
     return _needed(
         table,
         "the topic has no primary key, so a query without the column _kind would take updates and deletes for further "
-        "rows. Select _kind, too, to read the messages, or declare the topic with PRIMARY KEY (…) NOT ENFORCED to read "
-        "the last row of each key. INSERT INTO a table with a key applies the changes, if its query has no more than "
-        "columns and a WHERE",
+        "rows. Declare the topic with PRIMARY KEY (…) NOT ENFORCED: then a query reads the last row of each key, and "
+        "INSERT INTO a table with the same key applies the changes. To read the messages, select _kind, too",
     )
-
-
-def takes_kinds(table: KafkaDeclaration) -> bool:
-    """Returns whether rows that are written to the topic may be updates and deletes."""
-    return not is_complete(table)
 
 
 def _needed(table: KafkaDeclaration, why: str) -> Unsupported:

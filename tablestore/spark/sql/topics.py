@@ -26,7 +26,7 @@ from tablestore.kafka_table import KafkaTable
 from tablestore.spark.kafka.table import SparkKafkaTable
 from tablestore.spark.sql.columns import schema_to_spark
 from tablestore.spark.streaming.options import whole_option
-from tablestore.topics.kinds import batch_needs_kinds, stream_needs_kinds, takes_kinds
+from tablestore.topics.kinds import batch_needs_kinds, stream_needs_kinds
 from tablestore.topics.spec import is_complete
 
 __all__ = ["KIND", "described_topic", "described_watermark", "read_topic", "stream_topic"]
@@ -61,7 +61,6 @@ def described_topic(table: KafkaTable) -> dict[str, Any]:
         "refused": {c: {"code": "connector-table", "message": message} for c in ("UPDATE", "DELETE", "MERGE")},
         "replans": 0,
         "properties": {"provider": "tablestore", **shown(dict(declaration.given)), **comment},
-        "takes_kinds": takes_kinds(declaration),
         "deletes_by_key": declaration.upserts,
         **_described_changes(declaration),
         **described_watermark(declaration.watermark),

@@ -61,16 +61,14 @@ def test_batches_of_a_changelog(topics: Topics, store: Store, session: SparkSess
         debezium("d", {"id": 3, "name": None, "active": None}, None),  # PostgreSQL sends only the key
         debezium("u", user(1, "Ann"), user(9, "Ann")),  # another key
     ]
-    for name in ("users", "users_keyed", "active", "active_keyed", "names"):
+    for name in ("users", "active", "listed", "names"):
         sql(KEYED.format(name))
     insertions = [
-        "INSERT INTO lake.shop.users SELECT * FROM lake.shop.dbz",
-        "INSERT INTO lake.shop.users_keyed SELECT * FROM lake.shop.dbz_keyed",
-        "INSERT INTO lake.shop.active SELECT * FROM lake.shop.dbz u WHERE u.active",
-        "INSERT INTO lake.shop.active_keyed (name, active, id) "
-        "SELECT name, active, id FROM lake.shop.dbz_keyed WHERE active",
+        "INSERT INTO lake.shop.users SELECT * FROM lake.shop.dbz_keyed",
+        "INSERT INTO lake.shop.active SELECT * FROM lake.shop.dbz_keyed u WHERE u.active",
+        "INSERT INTO lake.shop.listed (name, active, id) SELECT name, active, id FROM lake.shop.dbz_keyed WHERE active",
         "INSERT INTO lake.shop.names BY NAME "
-        "SELECT id, upper(name) AS name, true AS active FROM (SELECT * FROM lake.shop.dbz)",
+        "SELECT id, upper(name) AS name, true AS active FROM (SELECT * FROM lake.shop.dbz_keyed)",
     ]
     for messages in (first, later):
         for table in (plain, keyed):
@@ -79,14 +77,13 @@ def test_batches_of_a_changelog(topics: Topics, store: Store, session: SparkSess
             sql(statement)
     now = [(2, "Bea", False), (9, "Ann", True)]
     assert sql("SELECT * FROM lake.shop.users") == now
-    assert sql("SELECT * FROM lake.shop.users_keyed") == now
     assert sql("SELECT * FROM lake.shop.active") == now[1:]
-    assert sql("SELECT * FROM lake.shop.active_keyed") == now[1:]
+    assert sql("SELECT * FROM lake.shop.listed") == now[1:]
     assert sql("SELECT id, name FROM lake.shop.names") == [(2, "BEA"), (9, "ANN")]
     assert sql("SELECT * FROM lake.shop.dbz_keyed") == now
-    session.table("lake.shop.dbz").writeTo("lake.shop.users").append()
+    session.table("lake.shop.dbz_keyed").writeTo("lake.shop.users").append()
     assert sql("SELECT * FROM lake.shop.users") == now
-    sql("CREATE TABLE lake.shop.made TBLPROPERTIES ('primary-key' = 'id') AS SELECT * FROM lake.shop.dbz")
+    sql("CREATE TABLE lake.shop.made TBLPROPERTIES ('primary-key' = 'id') AS SELECT * FROM lake.shop.dbz_keyed")
     assert sql("SELECT * FROM lake.shop.made") == now
 
     assert len(sql("SELECT *, _kind FROM lake.shop.dbz")) == 8
@@ -100,6 +97,7 @@ def test_batches_of_a_changelog(topics: Topics, store: Store, session: SparkSess
         "SELECT a.id FROM lake.shop.dbz a JOIN lake.shop.dbz b ON a.id = b.id AND b._kind = '+I'",
         "WITH d AS (SELECT * FROM lake.shop.dbz) SELECT max(id) FROM d",
         "INSERT INTO lake.shop.unkeyed SELECT * FROM lake.shop.dbz",
+        "INSERT INTO lake.shop.users SELECT * FROM lake.shop.dbz",
         "INSERT INTO lake.shop.users SELECT max(id), name, true FROM lake.shop.dbz GROUP BY name",
         "INSERT OVERWRITE lake.shop.users SELECT * FROM lake.shop.dbz",
         "CREATE TABLE lake.shop.other AS SELECT * FROM lake.shop.dbz",

@@ -5,16 +5,22 @@ import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
+import java.util.function.UnaryOperator;
 import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.CaseWhen;
 import org.apache.spark.sql.catalyst.expressions.Cast;
+import org.apache.spark.sql.catalyst.expressions.CheckOverflowInTableInsert;
+import org.apache.spark.sql.catalyst.expressions.EvalMode;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.In;
+import org.apache.spark.sql.catalyst.expressions.IsNull;
 import org.apache.spark.sql.catalyst.expressions.Literal$;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.Not;
+import org.apache.spark.sql.catalyst.expressions.RaiseError;
 import org.apache.spark.sql.catalyst.expressions.objects.AssertNotNull;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -25,12 +31,14 @@ import org.apache.spark.sql.catalyst.plans.logical.View;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DateType;
+import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.DoubleType;
 import org.apache.spark.sql.types.FloatType;
 import org.apache.spark.sql.types.IntegralType;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.MetadataBuilder;
 import org.apache.spark.sql.types.StringType;
+import org.apache.spark.sql.types.TimestampNTZType;
 import scala.Option;
 import scala.Some;
 import scala.Tuple2;
@@ -42,8 +50,8 @@ import scala.jdk.javaapi.CollectionConverters;
  *
  * <p>Python says of a table what its messages are ({@code tablestore/topics/kinds.py}). Of a topic with a primary key a
  * query gets the last row of each. One without has only messages: a query has to name {@code _kind}, which is known
- * when it is optimized, since a DataFrame may get further columns until then. An insertion into a table with a key
- * applies the changes of either, if each row that it writes is made of one row of the topic.
+ * when it is optimized, since a DataFrame may get further columns until then. An insertion into a table with the topic's
+ * key applies its changes (decision 129), if each row that it writes is made of one row of the topic.
  */
 final class ChangesOfTopics extends Rule<LogicalPlan> {
   /** Metadata of the column {@code _kind}: the columns of the topic's primary key. */
@@ -65,10 +73,16 @@ final class ChangesOfTopics extends Rule<LogicalPlan> {
       TablestoreTable table, LogicalPlan rows, Seq<AttributeReference> visible, List<Attribute> hidden) {
     JsonNode changes = table.description.path("changes");
     if (changes.isMissingNode()) {
-      return NativeReads.named(rows, visible, hidden);
+      boolean topic = table.location().isEmpty();
+      return topic
+          ? NativeReads.named(rows, visible, hidden, UnaryOperator.identity())
+          : NativeReads.named(rows, visible, hidden);
     }
     List<Attribute> marked = hidden.stream().map(column -> isKind(column) ? marked(column, changes) : column).toList();
-    return NativeReads.named(rows, visible, marked, all -> changes.has("refusal") ? all : present(all));
+    if (changes.has("refusal")) {
+      return NativeReads.named(rows, visible, marked); // deletes may have nulls where the table has none
+    }
+    return NativeReads.named(rows, visible, marked, ChangesOfTopics::present);
   }
 
   private static Attribute marked(Attribute kind, JsonNode changes) {
@@ -141,12 +155,43 @@ final class ChangesOfTopics extends Rule<LogicalPlan> {
    * the rows that its query has.
    */
   static LogicalPlan written(LogicalPlan query, TablestoreTable target) {
-    if (!target.takesKinds()) {
+    if (!target.deletesByKey()) {
       return null;
     }
     List<Expression> key = new ArrayList<>(target.primaryKey().stream().map(name -> find(query, name)).toList());
-    LogicalPlan found = changes(query, key, target);
-    return found == null || found == query ? null : found;
+    LogicalPlan found = changes(query, key);
+    return found == null ? null : inOrder(found, target);
+  }
+
+  /** Refuses deletes that have no place in the table's order of changes: they would be late, and their rows would stay. */
+  private static LogicalPlan inOrder(LogicalPlan changes, TablestoreTable target) {
+    if (target.sequence().isEmpty()) {
+      return changes;
+    }
+    Attribute kind = Rereads.byName(changes, TablestoreTable.KIND);
+    List<NamedExpression> columns = new ArrayList<>();
+    for (Attribute column : CollectionConverters.asJava(changes.output())) {
+      boolean orders = column.name().equals(target.sequence());
+      columns.add(orders ? Attributes.as(unlessDeleted(column, kind, target), column) : column);
+    }
+    return Attributes.project(columns, changes);
+  }
+
+  private static Expression unlessDeleted(Attribute sequence, Attribute kind, TablestoreTable target) {
+    Expression refusal =
+        new RaiseError(
+            Literal$.MODULE$.apply(
+                "[tablestore: delete-without-sequence] a delete of the topic has no value of column " + sequence.name()
+                    + ", by which " + target.name() + " orders changes, so its row would stay: have the topic's deletes "
+                    + "carry the whole row, as Debezium's do with REPLICA IDENTITY FULL, or insert only the rows that the "
+                    + "topic has now, with WHERE _kind IN ('+I', '+U')"));
+    return new CaseWhen(
+        Attributes.seq(
+            List.of(
+                new Tuple2<>(
+                    new And(isGone(kind), new IsNull(sequence)),
+                    new Cast(refusal, sequence.dataType(), Option.empty(), EvalMode.LEGACY())))),
+        new Some<>(sequence));
   }
 
   private static Expression find(LogicalPlan query, String name) {
@@ -158,16 +203,15 @@ final class ChangesOfTopics extends Rule<LogicalPlan> {
    *
    * @param key what the columns of the target's key are in the query; this follows them to the topic's columns
    */
-  private static LogicalPlan changes(LogicalPlan query, List<Expression> key, TablestoreTable target) {
+  private static LogicalPlan changes(LogicalPlan query, List<Expression> key) {
     if (query instanceof SubqueryAlias alias) {
-      return changes(alias.child(), key, target);
+      return changes(alias.child(), key);
     }
     if (query instanceof View view) {
-      return changes(view.child(), key, target);
+      return changes(view.child(), key);
     }
     if (query instanceof Filter filter && source(filter.child()) == null) {
-      boolean follows = filter.condition().deterministic() && !target.primaryKey().isEmpty();
-      LogicalPlan rows = follows ? changes(filter.child(), key, target) : null;
+      LogicalPlan rows = filter.condition().deterministic() ? changes(filter.child(), key) : null;
       return rows == null ? null : chosen(rows, filter.condition());
     }
     if (!(query instanceof Project project)) {
@@ -177,9 +221,9 @@ final class ChangesOfTopics extends Rule<LogicalPlan> {
     LogicalPlan origin = project.child() instanceof Filter filter ? filter.child() : project.child();
     Alias kind = source(origin);
     if (kind != null) {
-      return names(project, kind) || !fits(kind, key, origin, target) ? null : withKind(project, origin, kind.toAttribute());
+      return names(project, kind) || !isKey(kind, key, origin) ? null : withKind(project, origin, kind.toAttribute());
     }
-    LogicalPlan rows = changes(project.child(), key, target);
+    LogicalPlan rows = changes(project.child(), key);
     return rows == null ? null : withKind(project, rows, Rereads.byName(rows, TablestoreTable.KIND));
   }
 
@@ -188,12 +232,11 @@ final class ChangesOfTopics extends Rule<LogicalPlan> {
     return NativeReads.names(project, Set.of(kind.exprId()));
   }
 
-  /** Returns whether what a change of the topic says of its key is what it says of the target's. */
-  private static boolean fits(Alias kind, List<Expression> key, LogicalPlan origin, TablestoreTable target) {
-    List<String> ofTopic = List.of(kind.explicitMetadata().get().getStringArray(KEY));
-    if (ofTopic.isEmpty()) {
-      return true; // each message has whole rows
-    }
+  /**
+   * Returns whether the table's key is the key that the topic declares. Changes of another key would come from rows
+   * whose order is not known, and a delete of one row would remove that of another.
+   */
+  private static boolean isKey(Alias kind, List<Expression> key, LogicalPlan origin) {
     Set<String> found = new HashSet<>();
     for (Expression column : key) {
       if (!(column instanceof Attribute attribute) || !origin.outputSet().contains(attribute)) {
@@ -201,7 +244,8 @@ final class ChangesOfTopics extends Rule<LogicalPlan> {
       }
       found.add(attribute.name());
     }
-    return target.deletesByKey() && found.size() == key.size() && found.equals(Set.copyOf(ofTopic));
+    Set<String> declared = Set.of(kind.explicitMetadata().get().getStringArray(KEY));
+    return found.size() == key.size() && found.equals(declared);
   }
 
   /** Returns what a column of a project is in its child, if each value has another one there; else as it is. */
@@ -214,27 +258,41 @@ final class ChangesOfTopics extends Rule<LogicalPlan> {
     return column;
   }
 
-  /** Returns a value without checks for nulls, and without casts that leave each value as it is. */
+  /** Returns a value without checks, and without casts that leave each value as it is. */
   static Expression plain(Expression value) {
     if (value instanceof AssertNotNull checked) {
       return plain(checked.child());
     }
-    boolean widens = value instanceof Cast cast && isOneToOne(cast.child().dataType(), cast.dataType());
-    return widens ? plain(((Cast) value).child()) : value;
+    if (value instanceof CheckOverflowInTableInsert checked) {
+      return plain(checked.child());
+    }
+    return value instanceof Cast cast && isOneToOne(cast) ? plain(cast.child()) : value;
   }
 
-  /** Returns whether a cast gives different values different ones, in every session. Large integers are equal as DOUBLE. */
-  private static boolean isOneToOne(DataType from, DataType to) {
+  /**
+   * Returns whether a cast gives different values different ones, in every session. Large integers are equal as DOUBLE.
+   * Local times are equal as TIMESTAMP where a clock skips an hour or a day, and instants as TIMESTAMP_NTZ where it is
+   * put back.
+   */
+  private static boolean isOneToOne(Cast cast) {
+    DataType from = cast.child().dataType();
+    DataType to = cast.dataType();
     if (from.equals(to)) {
       return true;
-    }
-    if (to instanceof FloatType || to instanceof DoubleType) {
-      return from instanceof FloatType;
     }
     if (to instanceof StringType) {
       return from instanceof IntegralType || from instanceof DateType || from instanceof StringType;
     }
-    return Cast.canUpCast(from, to);
+    if (from instanceof DateType) {
+      return to instanceof TimestampNTZType;
+    }
+    if (from instanceof IntegralType && to instanceof IntegralType) {
+      return Cast.canUpCast(from, to) || cast.evalMode() == EvalMode.ANSI(); // which raises an error for others
+    }
+    boolean exact = from instanceof IntegralType || from instanceof DecimalType;
+    return exact && to instanceof DecimalType
+        ? Cast.canUpCast(from, to)
+        : from instanceof FloatType && to instanceof DoubleType;
   }
 
   /** Makes a row that a query leaves out a delete of its key: its former row may have been written. */
@@ -256,11 +314,20 @@ final class ChangesOfTopics extends Rule<LogicalPlan> {
   private static LogicalPlan withKind(Project project, LogicalPlan rows, Attribute kind) {
     List<NamedExpression> columns = new ArrayList<>();
     for (NamedExpression column : CollectionConverters.asJava(project.projectList())) {
-      boolean checked = column instanceof Alias alias && alias.child() instanceof AssertNotNull;
-      columns.add(
-          checked ? Attributes.as(((AssertNotNull) ((Alias) column).child()).child(), column.toAttribute()) : column);
+      Expression value = column instanceof Alias alias ? alias.child() : null;
+      Expression unchecked = value == null ? null : unchecked(value);
+      columns.add(unchecked == value ? column : Attributes.as(unchecked, column.toAttribute()));
     }
     columns.add(kind);
     return Attributes.project(columns, rows);
+  }
+
+  /** Returns what an insertion writes to a column, without the check for nulls below its casts. */
+  private static Expression unchecked(Expression value) {
+    if (value instanceof AssertNotNull checked) {
+      return checked.child();
+    }
+    boolean casts = value instanceof Cast || value instanceof CheckOverflowInTableInsert;
+    return casts ? (Expression) value.mapChildren(child -> unchecked((Expression) child)) : value;
   }
 }

@@ -6,11 +6,14 @@ import java.util.List;
 import java.util.Set;
 import java.util.function.UnaryOperator;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.catalyst.analysis.UpdateAttributeNullability$;
+import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.expressions.objects.AssertNotNull;
 import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.MergeIntoTable;
@@ -53,7 +56,8 @@ final class NativeReads extends Rule<LogicalPlan> {
       throw Refusals.plain(
           "no-kind", "the rows of a version are no changes, so they have no column _kind: a stream of the table has it");
     }
-    return found;
+    // what reads them was planned for columns that may be NOT NULL; a write checks those that may be null here
+    return found == plan ? plan : UpdateAttributeNullability$.MODULE$.apply(found);
   }
 
   /** Returns whether a node of the plan names one of some columns. */
@@ -153,35 +157,57 @@ final class NativeReads extends Rule<LogicalPlan> {
   }
 
   /**
-   * Returns a plan's columns with the ids of those that they stand for.
+   * Returns a plan's columns with the ids of those that they stand for. Each may be null if it may be in the plan.
    *
    * @param visible the columns of {@code SELECT *}
    * @param hidden columns that are there if they are named, and if the plan has them
    */
   static LogicalPlan named(LogicalPlan plan, Seq<AttributeReference> visible, List<Attribute> hidden) {
-    return named(plan, visible, hidden, UnaryOperator.identity());
+    List<NamedExpression> all = new ArrayList<>();
+    for (Attribute wanted : CollectionConverters.asJava(visible)) {
+      all.add(Attributes.as(Rereads.byName(plan, wanted.name()), wanted));
+    }
+    LogicalPlan inner = withHidden(plan, all, hidden);
+    List<Attribute> columns = CollectionConverters.asJava(inner.output());
+    return columns.size() == all.size() ? inner : shown(columns.subList(0, all.size()), inner);
   }
 
   /**
-   * Does the same.
+   * Returns those columns without rows that stand for nothing. A column is NOT NULL if the wanted one is: the rows that
+   * are left have its values.
    *
    * @param chosen leaves out rows of the plan with both kinds of columns
    */
   static LogicalPlan named(
       LogicalPlan plan, Seq<AttributeReference> visible, List<Attribute> hidden, UnaryOperator<LogicalPlan> chosen) {
     List<NamedExpression> all = new ArrayList<>();
+    List<NamedExpression> shown = new ArrayList<>();
     for (Attribute wanted : CollectionConverters.asJava(visible)) {
-      all.add(Attributes.as(Rereads.byName(plan, wanted.name()), wanted));
+      Attribute found = Rereads.byName(plan, wanted.name());
+      boolean checked = found.nullable() && !wanted.nullable();
+      Alias column = checked ? Attributes.as(found, wanted.name()) : Attributes.as(found, wanted);
+      all.add(column);
+      Attribute value = column.toAttribute();
+      shown.add(checked ? Attributes.as(new AssertNotNull(value, Attributes.seq(List.of(wanted.name()))), wanted) : value);
     }
-    List<Attribute> there = hidden.stream().filter(column -> Rereads.has(plan, column.name())).toList();
-    there.forEach(wanted -> all.add(Attributes.as(Rereads.byName(plan, wanted.name()), wanted)));
-    LogicalPlan inner = chosen.apply(Attributes.project(all, plan));
-    if (there.isEmpty()) {
-      return inner;
+    return shown(shown, chosen.apply(withHidden(plan, all, hidden)));
+  }
+
+  private static Project withHidden(LogicalPlan plan, List<NamedExpression> visible, List<Attribute> hidden) {
+    List<NamedExpression> all = new ArrayList<>(visible);
+    for (Attribute wanted : hidden) {
+      if (Rereads.has(plan, wanted.name())) {
+        all.add(Attributes.as(Rereads.byName(plan, wanted.name()), wanted));
+      }
     }
-    List<NamedExpression> shown = new ArrayList<>(CollectionConverters.asJava(visible));
-    Project outer = Attributes.project(shown, inner);
-    outer.setTagValue(Project.hiddenOutputTag(), Attributes.seq(there));
-    return outer;
+    return Attributes.project(all, plan);
+  }
+
+  /** Returns some columns of a plan, whose last ones are there if the statement names them. */
+  private static Project shown(List<? extends NamedExpression> columns, LogicalPlan plan) {
+    Project found = Attributes.project(columns, plan);
+    List<Attribute> all = CollectionConverters.asJava(plan.output());
+    found.setTagValue(Project.hiddenOutputTag(), Attributes.seq(all.subList(columns.size(), all.size())));
+    return found;
   }
 }

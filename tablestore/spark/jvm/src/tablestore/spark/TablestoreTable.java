@@ -169,14 +169,14 @@ class TablestoreTable
     return description.path("replaces_rows").asBoolean();
   }
 
-  /** Returns whether rows that are written may say what each of them does. */
-  boolean takesKinds() {
-    return description.path("takes_kinds").asBoolean();
-  }
-
-  /** Returns whether a row that is written as a delete removes the stored one, of which it has no more than the key. */
+  /** Returns whether a row that is written as a delete removes the stored one of its key. */
   boolean deletesByKey() {
     return description.path("deletes_by_key").asBoolean();
+  }
+
+  /** Returns the column by which changes of a key are ordered; empty if they are ordered by arrival. */
+  String sequence() {
+    return description.path("sequence").asText("");
   }
 
   /** Returns this table as the target of rows with a kind, of which a delete may have only the key. */
