@@ -443,12 +443,16 @@ class Table(Versioned):
             raise InvalidRequest("say where to: give version, timestamp or tag", code="bad-time-travel")
         return self._writer.rollback(wanted)
 
-    def new_log(self) -> Snapshot | None:
+    def new_log(self, options: Mapping[str, str] | None = None) -> Snapshot | None:
         """Begins a new log at the newest version if the table's log was lost; see `begin_new_log`. It can be repeated.
 
         Readers of changes that were behind fail with ``log-gap``. Returns None if the table has its log.
+
+        Args:
+            options: Options ``log.*`` that change with it, such as ``log.kafka.bootstrap.servers`` if the brokers are
+                others. They are checked as those of a new table.
         """
-        return begin_new_log(self.opened)
+        return begin_new_log(self.opened, options)
 
     def expire(self, *, dry_run: bool = False) -> Expiry:
         """Expires old versions by the options ``snapshot.*``, except those that tags and consumers keep."""

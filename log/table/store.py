@@ -84,6 +84,10 @@ class LogConfig:
     eventual: bool = False
     covered: tuple[int, ...] = ()
 
+    def reached_by(self, definition: TableDefinition) -> LogConfig:
+        """Returns the config by which another version of the table reaches its log; columns stay those of this one."""
+        return replace(self, **_access(definition))
+
     def behind(self, offsets: Mapping[int, int]) -> LogConfig:
         """Returns the log for a writer that knows of records up to these offsets."""
         return replace(self, covered=tuple(offsets.get(bucket, 0) for bucket in range(self.buckets)))
@@ -150,8 +154,7 @@ def log_config(
         buckets=definition.buckets,
         location=_log_folder(location) if system == "embedded" else "",
         topic=topic,
-        bootstrap_servers=options["log.kafka.bootstrap.servers"] if system == "kafka" else None,
-        properties=tuple(sorted(options.with_prefix("log.kafka.properties.").items())),
+        **_access(definition),
         replication_factor=options["log.kafka.replication-factor"],
         tombstones=options["log.delete-format"] == "tombstone",
         retention_ms=options.milliseconds("log.retention") if options["log.retention"] is not None else None,
@@ -159,6 +162,14 @@ def log_config(
         transactions=options["log.kafka.transactions"] and options["log.consistency"] == "transactional",
         eventual=options["log.consistency"] == "eventual",
     )
+
+
+def _access(definition: TableDefinition) -> dict[str, Any]:
+    options = definition.options
+    return {
+        "bootstrap_servers": options["log.kafka.bootstrap.servers"] if options["log.system"] == "kafka" else None,
+        "properties": tuple(sorted(options.with_prefix("log.kafka.properties.").items())),
+    }
 
 
 def _log_folder(location: str) -> str:

@@ -9,6 +9,7 @@ import typer
 from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Format, OutputFormat, TableName, Token
 from tablestore.cli.opening import open_store, open_table
 from tablestore.cli.output import note, print_json, print_lines, print_table
+from tablestore.cli.settings import options_of
 
 if TYPE_CHECKING:
     from filestore.doctor import Report
@@ -57,13 +58,24 @@ def _as_dict(name: str, report: Report) -> dict[str, object]:
     }
 
 
-def new_log(name: TableName, catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None) -> None:
+def new_log(
+    name: TableName,
+    options: Annotated[
+        list[str] | None,
+        typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option log.* that changes; may be repeated."),
+    ] = None,
+    catalog: Catalog = DEFAULT_WAREHOUSE,
+    token: Token = None,
+) -> None:
     """Begin a new log at the newest version, if a table's log was lost. Otherwise it changes nothing.
+
+    [dim]tablestore new-log shop.orders
+    tablestore new-log shop.orders --option log.kafka.bootstrap.servers=kafka2:9092[/dim]
 
     Rows and versions stay. Readers of changes that were behind have to read all rows once.
     """
     with open_table(name, catalog, token) as table:
-        begun = table.new_log()
+        begun = table.new_log(options_of(options or []))
     if begun is None:
         note(f"{name} has its log: nothing was changed")
         return

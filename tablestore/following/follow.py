@@ -16,6 +16,7 @@ from filestore.delta.state import TableState
 from filestore.errors import Corrupt, NotFound, Unavailable
 from filestore.life.consumers import Consumer
 from filestore.metrics.meter import NO_METER
+from filestore.model.definition import TableDefinition
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Schema
 from filestore.reading.scan import plan_scan
@@ -212,7 +213,9 @@ class Run:
 
     def _compared(self, records: RecordReader) -> Iterator[pa.RecordBatch]:
         """Compares the log with the newest version."""
-        require_own_records(records.log, self._filestore.state(), self._filestore.location)
+        newest = self._filestore.state()
+        self._reach_by(records, newest.definition)
+        require_own_records(records.log, newest, self._filestore.location)
         yield from ()
 
     def _version(self, records: RecordReader, commit: Commit) -> Iterator[pa.RecordBatch]:
@@ -220,11 +223,16 @@ class Run:
         self._require_same_table()
         self._walk.take(commit)
         if commit.begins_log:
-            records.close()  # what is open is the former log
+            self._reach_by(records, self._walk.definition(commit.version))
         for piece in self._planner.pieces(commit):
             with nullcontext() if isinstance(piece, LogPiece) else reading_replaced(commit.version):
                 yield from self._given(records, piece, commit)
         self._passed(commit)
+
+    def _reach_by(self, records: RecordReader, definition: TableDefinition) -> None:
+        """Closes the log, and goes on with that of a version: what is open may be a former one, of other brokers."""
+        records.reach_by(definition)
+        self._config = None if self._config is None else self._config.reached_by(definition)
 
     def _waiting(self) -> Iterator[pa.RecordBatch]:
         """Checks that the table still exists."""
@@ -256,6 +264,7 @@ class Run:
 
     def _rescanned(self, records: RecordReader, *, exact: bool) -> Iterator[pa.RecordBatch]:
         newest = self._filestore.state()
+        self._reach_by(records, newest.definition)
         if self._consumer is not None:
             self._consumer.register(newest.version, rows=True)
         self.progress = replace(self.progress, rescans=self.progress.rescans + 1)

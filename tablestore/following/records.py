@@ -72,6 +72,11 @@ class RecordReader(Closing):
         for batch in self.log.read(transactions, bucket=bucket, committed_ms=committed_ms):
             yield reshaped(pa.Table.from_batches([batch.rows]), written, self.wanted)
 
+    def reach_by(self, definition: TableDefinition) -> None:
+        """Goes on with the log as a version of the table reaches it, which may be another one by now."""
+        self.close()
+        self._config = None if self._config is None else self._config.reached_by(definition)
+
     def close(self) -> None:
         """Closes the log."""
         if self._log is not None:

@@ -61,6 +61,9 @@ def test_a_new_log_begins_once(busy: Table, run: Run) -> None:
     assert begun.exit_code == 0 and begun.stderr.startswith("version 8: a new log of shop.busy begins")
     assert "shop.busy has its log" in run("new-log", "shop.busy").stderr
     assert run("doctor", "shop.busy").exit_code == 0
+    other = run("new-log", "shop.busy", "--option", "log.kafka.bootstrap.servers=localhost:9092")
+    assert "error[log-not-lost]" in other.stderr
+    assert "error[not-of-the-log]" in run("new-log", "shop.busy", "-o", "bucket=3").stderr
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -14,7 +15,15 @@ import pytest
 
 from compaction.log_trim import trim_log
 from filestore.checks.report import Invariant
-from filestore.errors import AlreadyExists, Corrupt, NotFound, TableStoreError, Unavailable, Unsupported
+from filestore.errors import (
+    AlreadyExists,
+    Corrupt,
+    InvalidRequest,
+    NotFound,
+    TableStoreError,
+    Unavailable,
+    Unsupported,
+)
 from filestore.model.snapshot import Operation
 from log.kafka.topic import TopicClient
 from log.table.systems import open_log
@@ -24,6 +33,7 @@ from tests.bothlogs import both_logs
 from tests.depth import Depth
 from tests.faults import Killed
 from tests.opened import again
+from tests.servers.kafka import KafkaBroker
 from tests.tablestore.recovering.test_claimed_commits import CLAIMED, Away, Once, claimed, through
 from tests.warehouses import Row, changes, replay, rows
 from tests.writers import put
@@ -340,3 +350,56 @@ def test_the_audit_log_begins_with_the_log(table: Table) -> None:
     with pytest.raises(TableStoreError) as caught:
         table.system("audit_log", from_version=0).to_arrow()
     assert caught.value.code == "log-gap"
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, EVENTUAL], ids=["transactional", "eventual"])
+def test_a_new_log_on_other_brokers(
+    store: Store, kafka_broker: KafkaBroker, folder: Path, options: dict[str, str]
+) -> None:
+    """The cluster is lost, and another one takes its place under other addresses. Whoever is at work goes on there."""
+    former = KafkaBroker(folder / "former").start()
+    quick = {"log.kafka.properties.socket.timeout.ms": "2000", "log.kafka.properties.message.timeout.ms": "2000"}
+    table = make(store, {"log.system": "kafka", "log.kafka.bootstrap.servers": former.bootstrap, **quick, **options})
+    known: list[Row] = []
+    following = again(table).follow(on_log_gap="rescan", stop=threading.Event())
+
+    def read_until_equal() -> None:
+        nonlocal known
+        for batch in following:
+            known = ([] if truncates(batch) else known) + batch.to_pylist()
+            if replay(known, ["id"]) == rows(table):
+                return
+
+    read_until_equal()
+    put(table, 4)
+    read_until_equal()
+    moved = {"log.kafka.bootstrap.servers": kafka_broker.bootstrap}
+    with pytest.raises(InvalidRequest, match="ALTER TABLE") as refused:
+        table.new_log(moved)
+    assert refused.value.code == "log-not-lost", "its log is there"
+    former.kill()
+    with pytest.raises(Unavailable):
+        table.new_log()
+    for wrong, code in [
+        ({"bucket": "3"}, "not-of-the-log"),
+        ({"log.kafka.topic": "x", **moved}, "fixed-option"),
+        ({"log.kafka.properties.linger.ms": "many", **moved}, "log-settings"),
+        ({"log.kafka.properties.sasl.password": "hidden", **moved}, "literal-secret"),
+    ]:
+        with pytest.raises(InvalidRequest) as caught:
+            table.new_log(wrong)
+        assert caught.value.code == code
+    assert table.filestore.state().version == 3
+    assert table.new_log(moved) is not None
+    assert table.filestore.state().log.begins == 4
+    assert table.new_log(moved) is None, "it can be repeated"
+    for writer, id_ in [(table, 7), (again(table), 8)]:
+        put(writer, id_)
+    read_until_equal()
+    following.close()
+    assert read_on(table, 3) == rows(table)
+    assert table.examine().findings == ()
+    with open_log(table.opened.required_log(), table.opened.ambient) as log:
+        log.drop()

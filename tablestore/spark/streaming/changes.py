@@ -80,9 +80,9 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._wanted = known_columns(self._store, fields)
         upserts = self._asked.mode is ResultMode.UPSERT
         needs_log = upserts or self._table.log_config() is not None
-        self._log = self._table.own_log() if needs_log else None
+        self._has_log = needs_log and self._table.own_log() is not None
         self._walk = Walk(self._store)
-        self._planner = Planner(self._walk, self._asked.mode, self._log is not None, self._wanted, by_bucket=True)
+        self._planner = Planner(self._walk, self._asked.mode, self._has_log, self._wanted, by_bucket=True)
         self._until: int | None = None
         self._consumer = Consumer(self._store, self._asked.consumer) if self._asked.consumer else None
         self._held = False
@@ -181,7 +181,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         logged = [p for p in pieces_between(pieces, offset.units, None) if isinstance(p, LogPiece)]
         if not logged:
             return False
-        with RecordReader(self._log, self._wanted, self._store.ambient) as records:
+        with RecordReader(self._log_config(), self._wanted, self._store.ambient) as records:
             kept = records.log.start_offsets()
         ranges = (part for piece in logged for transaction in piece.transactions for part in transaction.ranges)
         return any(part.start < kept.get(part.bucket, 0) for part in ranges)
@@ -244,7 +244,11 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [self._partition(listed) for listed in found.values()]
 
     def _partition(self, pieces: Sequence[Piece]) -> InputPartition:
-        return _Partition(self._log, tuple(pieces), self._store.ambient, self._wanted, self._asked.mode)
+        return _Partition(self._log_config(), tuple(pieces), self._store.ambient, self._wanted, self._asked.mode)
+
+    def _log_config(self) -> LogConfig | None:
+        """The log as the newest version reaches it: a new one may have other brokers."""
+        return self._table.log_config() if self._has_log else None
 
     def _target(self) -> int:
         """The last version that a batch may hold."""
