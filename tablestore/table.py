@@ -446,11 +446,8 @@ class Table(Versioned):
     def new_log(self, options: Mapping[str, str] | None = None) -> Snapshot | None:
         """Begins a new log at the newest version if the table's log was lost; see `begin_new_log`. It can be repeated.
 
-        Readers of changes that were behind fail with ``log-gap``. Returns None if the table has its log.
-
-        Args:
-            options: Options ``log.*`` that change with it, such as ``log.kafka.bootstrap.servers`` if the brokers are
-                others. They are checked as those of a new table.
+        Readers of changes that were behind fail with ``log-gap``. Returns None if the table has its log. `options` are
+        those of the log that change with it, such as ``log.kafka.bootstrap.servers``; they are checked as in `create`.
         """
         return begin_new_log(self.opened, options)
 
