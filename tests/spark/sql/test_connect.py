@@ -44,6 +44,9 @@ def test_a_table_that_is_saved_over_keeps_its_key(server: SqlServer, catalogs: C
         session.run(f"INSERT INTO {table} VALUES (3, 31)")
         assert session.run(f"SELECT id, v FROM {table}") == ["3 | 31"], "the key still holds"
         assert "lacks column 'v'" in session.save("SELECT 4L AS id", table)
+        session.run(f"CREATE OR REPLACE TABLE {table} AS SELECT 3L AS id, 30 AS v")
+        session.run(f"INSERT INTO {table} VALUES (3, 31)")
+        assert session.run(f"SELECT count(id) FROM {table}") == ["2"], "the key has gone"
 
 
 @pytest.mark.deep

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
@@ -104,6 +105,33 @@ REPLACING: dict[str, tuple[Overwrite, tuple[str, ...]]] = {
         ("id",),
     ),
 }
+
+
+SAVES: dict[str, Overwrite] = {
+    "refused before it is planned": lambda df: df.write.mode("append").partitionBy("v").saveAsTable("lake.shop.orders"),
+    "refused": lambda df: df.select("id").write.mode("overwrite").saveAsTable("lake.shop.orders"),
+    "done": lambda df: df.write.mode("overwrite").saveAsTable("lake.shop.orders"),
+    "without effect": lambda df: df.write.mode("ignore").saveAsTable("lake.shop.orders"),
+    "by another writer": lambda df: df.writeTo("lake.shop.orders").overwrite(F.lit(True)),
+}
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("saved", SAVES)
+def test_a_save_has_no_effect_on_a_replacement(
+    session: SparkSession, sql: Sql, store: Store, orders: Table, saved: str
+) -> None:
+    """A thread knew that saveAsTable had loaded the table, also if that failed, so the next statement kept the key."""
+    rows = session.createDataFrame(NEW, ROWS)
+    before, name = rows.writeTo("lake.shop.orders"), "lake.shop.orders"
+    for replace in (before.createOrReplace, lambda: rows.writeTo(name).using("tablestore").createOrReplace()):
+        sql(f"CREATE OR REPLACE TABLE {name} ({ROWS}, PRIMARY KEY (id, day)) PARTITIONED BY (day)")
+        with contextlib.suppress(PySparkException):
+            SAVES[saved](rows)
+        replace()
+        assert store.managed_table("shop.orders").definition.primary_key == ()
+        assert sql("SELECT id, day, v FROM lake.shop.orders") == sorted(NEW)
+    assert store.managed_table("shop.orders").opened.identity != orders.opened.identity
 
 
 @pytest.mark.few(1)

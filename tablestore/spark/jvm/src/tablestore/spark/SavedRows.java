@@ -2,6 +2,7 @@ package tablestore.spark;
 
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.function.Supplier;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedIdentifier;
 import org.apache.spark.sql.catalyst.expressions.Literal$;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -12,12 +13,14 @@ import org.apache.spark.sql.catalyst.plans.logical.UnresolvedTableSpec;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Option;
+import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -25,14 +28,13 @@ import scala.jdk.javaapi.CollectionConverters;
  *
  * <p>Spark plans it as {@code CREATE OR REPLACE TABLE t AS SELECT}, whose table has only what the statement says. A
  * DataFrame cannot say a primary key there, so the table would lose its key, and later inserts would double rows. The
- * plans are alike, also to that of {@code writeTo(t).using(…).createOrReplace()}; only the caller differs. In Spark
- * Connect that has returned when the plan is analyzed, but before it has loaded the table.
+ * plans are alike, also to that of {@code writeTo(t).using(…).createOrReplace()}. But only {@code saveAsTable} loads the
+ * table to write it right after it has parsed its name, before any plan is analyzed; its plan has this very name. So does
+ * that of Spark Connect.
  */
 final class SavedRows extends Rule<LogicalPlan> {
-  private static final String WRITER = "org.apache.spark.sql.classic.DataFrameWriter";
-
-  /** The table for which {@code saveAsTable} has made the plan that this thread analyzes next. */
-  private static final ThreadLocal<Identifier> SAVED = new ThreadLocal<>();
+  /** The name that this thread has parsed last. */
+  private static final ThreadLocal<Name> LAST = new ThreadLocal<>();
 
   private final SparkSession session;
 
@@ -40,24 +42,42 @@ final class SavedRows extends Rule<LogicalPlan> {
     this.session = session;
   }
 
-  /** Notes that a table was loaded to be written, perhaps by {@code saveAsTable}. */
-  static void loaded(Identifier ident) {
-    if (Callers.has(WRITER, "saveAsTableCommand")) {
-      SAVED.set(ident);
+  /**
+   * A name as it was parsed for one operation: another one has an object of its own, though it be equal.
+   *
+   * @param loaded the table, if {@code saveAsTable} has loaded it; else null
+   */
+  private record Name(Seq<String> parts, Identifier loaded) {}
+
+  /** Notes a name that was parsed, and returns it. */
+  static Seq<String> parsed(Seq<String> parts) {
+    LAST.set(new Name(parts, null));
+    return parts;
+  }
+
+  /** Loads a table that will be written, perhaps by {@code saveAsTable}. */
+  static Table loaded(Identifier ident, Supplier<Table> table) {
+    Name name = LAST.get(); // Python may parse others
+    Table found = table.get();
+    if (name != null) {
+      LAST.set(new Name(name.parts, ident));
     }
+    return found;
   }
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
-    Identifier saved = SAVED.get();
-    SAVED.remove();
+    Name saved = LAST.get();
+    LAST.remove(); // analysis loads tables, too
     if (saved == null
+        || saved.loaded == null
         || !(plan instanceof ReplaceTableAsSelect save)
-        || !(save.name() instanceof UnresolvedIdentifier named)) {
+        || !(save.name() instanceof UnresolvedIdentifier named)
+        || named.nameParts() != saved.parts) {
       return plan;
     }
     OurName name = OurName.of(session, named.nameParts());
-    if (name == null || !name.ident().equals(saved) || !(name.load() instanceof TablestoreTable table)) {
+    if (name == null || !name.ident().equals(saved.loaded) || !(name.load() instanceof TablestoreTable table)) {
       return plan;
     }
     PythonSide.ask(described(save, table));

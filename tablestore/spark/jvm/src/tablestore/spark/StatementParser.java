@@ -93,7 +93,8 @@ final class StatementParser implements ParserInterface {
 
   @Override
   public Seq<String> parseMultipartIdentifier(String text) throws ParseException {
-    return spark.parseMultipartIdentifier(withSystemTables(text)); // of readStream.table(…)
+    // system tables are of readStream.table(…)
+    return SavedRows.parsed(spark.parseMultipartIdentifier(withSystemTables(text)));
   }
 
   private static String withSystemTables(String name) {

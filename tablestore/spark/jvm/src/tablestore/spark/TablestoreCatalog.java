@@ -149,9 +149,7 @@ public final class TablestoreCatalog
 
   @Override
   public Table loadTable(Identifier ident, Set<TableWritePrivilege> privileges) {
-    Table found = loadTable(ident);
-    SavedRows.loaded(ident);
-    return found;
+    return SavedRows.loaded(ident, () -> loadTable(ident));
   }
 
   /** Reads again what {@code CACHE TABLE} has kept of a table: Spark looks for its name, which Delta's plans have not. */
