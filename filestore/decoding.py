@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from filestore.errors import Corrupt
-from filestore.refused import refused
+from filestore.refused import unreadable
 
 __all__ = ["MALFORMED", "decoding", "is_panic", "is_undecodable", "well_formed"]
 
@@ -50,14 +50,14 @@ def decoding(what: str, *, code: str, advice: str = _RESTORE) -> Iterator[None]:
         advice: What to do about it.
 
     Raises:
-        Corrupt: the bytes cannot be decoded.
+        Corrupt: the bytes cannot be decoded, or not be read (``unreadable``).
         Unavailable: the operating system refuses to read them.
     """
     try:
         yield
     except BaseException as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise refused(f"cannot read {what}", error) from error
+            raise unreadable(f"cannot read {what}", error) from error
         if not is_undecodable(error):
             raise
         raise _corrupt(what, error, code, advice) from error

@@ -18,7 +18,7 @@ from filestore.checks.retention import check_retained_files
 from filestore.checks.uniqueness import check_unique
 from filestore.commit.held import publish_where_held
 from filestore.delta.state import TableState
-from filestore.errors import NotFound
+from filestore.errors import Corrupt, NotFound
 from filestore.model.files import DataFile
 from filestore.model.schema import Schema
 from filestore.secrets import literal_secrets
@@ -53,10 +53,15 @@ def examine(store: FileStore, version: int | None = None) -> Report:
     history = read_history(store.delta_log, version, findings, store.table_files)
     if history.state is not None:
         _examine_files(store, history.state, history.schemas, findings)
-    files = list(store.storage.walk(store.location))
+    if history.newest is not None:
+        _note_secrets(history.newest, findings)
+    try:
+        files = list(store.storage.walk(store.location))
+    except Corrupt as error:
+        findings.add(Invariant.FILE_UNREADABLE, f"files that may be left over were not looked for: {error.message}")
+        return _report(store, history.state, findings)
     if history.newest is not None:
         check_retained_files(store, files, history.newest, findings)
-        _note_secrets(history.newest, findings)
     check_leftovers(store, files, history.referenced, history.newest, findings)
     return _report(store, history.state, findings)
 

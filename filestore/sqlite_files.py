@@ -54,7 +54,7 @@ def open_sqlite(path: Path, *, create: bool, **settings: Any) -> Connection:
     try:
         return _opened(path, "mode=rwc" if create else "mode=rw", settings)
     except sqlite3.OperationalError as error:
-        if not is_refusal(error) or not path.exists():
+        if not is_refusal(error) or not os.path.exists(path):  # False, too, without the right to look
             raise
         connection = _fallback(path, settings)
         if connection is None:

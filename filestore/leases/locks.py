@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-from filestore.errors import NotFound
+from filestore.errors import NotFound, Unavailable
 from filestore.layout import DELTA_LOG, LEASES, join
 from filestore.refused import refused
 
@@ -71,23 +72,36 @@ class LockedLeases:
         """Returns when the oldest locked file was made."""
         began: list[int] = []
         for name in self._names():
-            with suppress(FileNotFoundError):
-                if _locked(self._path(name)):
-                    began.append(self._path(name).stat().st_mtime_ns // 1_000_000)
+            path = self._path(name)
+            try:
+                if _locked(path):
+                    began.append(path.stat().st_mtime_ns // 1_000_000)
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                raise _refused(str(path), error) from error
         return min(began, default=None)
 
     def remove(self, commit_ids: Iterable[str]) -> None:
         """Removes files under their locks: a writer that was about to take one finds out in `_acquire`."""
         for commit_id in commit_ids:
             path = self._path(commit_id)
-            with suppress(FileNotFoundError, BlockingIOError), _try_lock(path, fcntl.LOCK_EX):
-                path.unlink(missing_ok=True)
+            try:
+                with _try_lock(path, fcntl.LOCK_EX):
+                    path.unlink(missing_ok=True)
+            except (FileNotFoundError, BlockingIOError):
+                pass
+            except OSError as error:
+                raise _refused(str(path), error) from error
 
     def _names(self) -> list[str]:
+        folder = join(self._location, LEASES)
         try:
-            return sorted(os.listdir(join(self._location, LEASES)))
+            return sorted(os.listdir(folder))
         except FileNotFoundError:
             return []
+        except OSError as error:
+            raise _refused(folder, error) from error
 
     def _path(self, commit_id: str) -> Path:
         return Path(join(self._location, LEASES)) / commit_id
@@ -104,7 +118,13 @@ class LockedLeases:
             level.mkdir(exist_ok=True)
 
     def _there(self) -> bool:
-        return Path(join(self._location, DELTA_LOG)).is_dir()
+        folder = join(self._location, DELTA_LOG)
+        try:
+            return stat.S_ISDIR(os.stat(folder).st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise _refused(folder, error) from error
 
     def _dropped(self) -> NotFound:
         return NotFound(
@@ -141,6 +161,12 @@ def _locked(path: Path) -> bool:
         return False
     except BlockingIOError:
         return True
+    except OSError as error:
+        raise _refused(str(path), error) from error
+
+
+def _refused(path: str, error: OSError) -> Unavailable:
+    return refused(f"cannot look for running writers in {path}", error)
 
 
 @contextmanager

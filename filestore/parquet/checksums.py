@@ -34,7 +34,8 @@ _TRAILER = struct.Struct("<II8s")  # the number of pieces, the checksum of block
 _MAGIC = b"\x93TSsums\n"
 _PARQUET = b"PAR1"
 _FOOTER_OF_PIECE = 4  # a column chunk takes at least so many times more bytes of the footer than its piece of the block
-_AT_ONCE = 8 << 20
+_AT_ONCE = 256 << 10
+"""IMPORTANT: less than what a local file maps into memory (`filestore.storage.local.LocalFile`)."""
 
 
 class Source(Protocol):

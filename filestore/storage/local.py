@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -15,8 +16,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from filestore.contexts import Closing
-from filestore.errors import InvalidRequest, NotFound, Unavailable
-from filestore.refused import refused
+from filestore.errors import InvalidRequest, NotFound, TableStoreError, Unavailable
+from filestore.refused import refused, unreadable
 from filestore.storage.interface import ByteRange, FileInfo, TaggedFile
 from filestore.storage.refusals import exists_already, no_conditions, no_file
 
@@ -26,28 +27,43 @@ _MAPPED_BYTES = 512 << 10
 
 
 class LocalFile(Closing):
-    """A file of which bytes are read, or that is mapped into memory, so that what nobody asks for is never read."""
+    """A file of which bytes are read, or that is mapped into memory, so that what nobody asks for is never read.
+
+    IMPORTANT: a page of a mapped file that the disk does not return ends the process. So whoever checks or decodes a
+    file reads its bytes first, in small parts.
+
+    Raises:
+        NotFound: ``file-not-found``.
+        Corrupt: ``unreadable``: by the other methods, too.
+        Unavailable: the operating system refuses to open it.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._bytes = FileIO(path)
-        self.size = os.fstat(self._bytes.fileno()).st_size
+        with _reading("open", path):
+            self._bytes = FileIO(path)
+            self.size = os.fstat(self._bytes.fileno()).st_size
 
     @cached_property
     def file(self) -> pa.NativeFile:
         """The file in memory."""
-        return pa.memory_map(self.path, "r")
+        with _reading("open", self.path):
+            return pa.memory_map(self.path, "r")
 
     def read(self, start: int, end: int) -> bytes:
         """Reads bytes."""
-        return os.pread(self._bytes.fileno(), end - start, start)
+        try:
+            return os.pread(self._bytes.fileno(), end - start, start)
+        except OSError as error:
+            raise _unreadable("read", self.path, error) from error
 
     def view(self, start: int, end: int) -> memoryview:
         """Returns bytes: a copy of a few, since it takes longer to map a file into memory and to touch its pages."""
         if end - start < _MAPPED_BYTES:
             return memoryview(self.read(start, end))
-        self.file.seek(start)
-        return memoryview(self.file.read_buffer(end - start))
+        with _reading("read", self.path):
+            self.file.seek(start)
+            return memoryview(self.file.read_buffer(end - start))
 
     def fetch(self, ranges: Iterable[ByteRange]) -> None:
         """Does nothing."""
@@ -74,12 +90,8 @@ class LocalStorage:
     def read(self, path: str) -> bytes:
         """Returns the file's bytes."""
         _require_local(path)
-        try:
+        with _reading("read", path):
             return Path(path).read_bytes()
-        except FileNotFoundError as error:
-            raise no_file(path) from error
-        except OSError as error:
-            raise _unavailable("read", path, error) from error
 
     def read_each(self, paths: Sequence[str]) -> list[bytes | None]:
         """Reads the files one after the other."""
@@ -134,12 +146,7 @@ class LocalStorage:
     def open_read(self, path: str) -> LocalFile:
         """Opens the file."""
         _require_local(path)
-        try:
-            return LocalFile(path)
-        except FileNotFoundError as error:
-            raise no_file(path) from error
-        except OSError as error:
-            raise _unavailable("open", path, error) from error
+        return LocalFile(path)
 
     def read_ahead(self, paths: Sequence[str]) -> None:
         """Does nothing."""
@@ -180,7 +187,12 @@ class LocalStorage:
     def exists(self, path: str) -> bool:
         """Returns whether the file exists."""
         _require_local(path)
-        return Path(path).is_file()
+        try:
+            return stat.S_ISREG(os.stat(path).st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise _unreadable("look for", path, error) from error
 
     def walk(self, path: str) -> Iterator[FileInfo]:
         """Yields the files in a folder, at any depth."""
@@ -188,18 +200,18 @@ class LocalStorage:
 
         def unreadable(error: OSError) -> None:
             if not isinstance(error, FileNotFoundError | NotADirectoryError):  # another process may have removed it
-                raise _unavailable("list", error.filename or path, error) from error
+                raise _unreadable("list", error.filename or path, error) from error
 
         for folder, _, names in os.walk(path, onerror=unreadable):
             for name in names:
                 full = os.path.join(folder, name)
                 try:
-                    stat = os.stat(full)
+                    found = os.stat(full)
                 except FileNotFoundError:
                     continue  # another process has removed it during the walk
                 except OSError as error:
-                    raise _unavailable("list", full, error) from error
-                yield FileInfo(full, stat.st_size, stat.st_mtime_ns // 1_000_000)
+                    raise _unreadable("list", full, error) from error
+                yield FileInfo(full, found.st_size, found.st_mtime_ns // 1_000_000)
 
     def list_names(self, path: str, after: str = "") -> list[str]:
         """Returns the names in a folder."""
@@ -209,7 +221,7 @@ class LocalStorage:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise _unavailable("list", path, error) from error
+            raise _unreadable("list", path, error) from error
 
     def delete(self, path: str) -> None:
         """Deletes a file."""
@@ -285,6 +297,21 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextmanager
+def _reading(verb: str, path: str) -> Iterator[None]:
+    """Translates errors of reading what is there."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise no_file(path) from error
+    except OSError as error:
+        raise _unreadable(verb, path, error) from error
+
+
+def _unreadable(verb: str, path: str, error: OSError) -> TableStoreError:
+    return unreadable(f"cannot {verb} {path}", error)
 
 
 def _unavailable(verb: str, path: str, error: OSError) -> Unavailable:

@@ -13,6 +13,9 @@ from managed_table.own_log import require_own_log
 
 __all__ = ["examine_log"]
 
+_OF_THIS_PROCESS = ("no-permission", "read-only", "too-many-open-files", "log-not-authorized")
+"""The codes of errors that another user, another host or another process need not have."""
+
 
 def examine_log(table: OpenedTable) -> list[Finding]:
     """Returns what is damaged, what makes writes fail, and the versions whose transactions the log has aborted.
@@ -30,7 +33,7 @@ def examine_log(table: OpenedTable) -> list[Finding]:
     except Unavailable:
         raise  # it is the table's files that cannot be read: whoever cannot read them calls nothing healthy
     except TableStoreError as error:
-        return [_refusal(error)]
+        return [_refusal(error, of_a_server=True)]
     if config is None:
         return []
     found: list[Finding] = []
@@ -39,11 +42,12 @@ def examine_log(table: OpenedTable) -> list[Finding]:
             require_own_log(log, state)
             found += [Finding(Invariant.LOG_DAMAGED, what) for what in log.damages(state.log.offsets)]
             log.check_writable()
+            table.filestore.leases.abandoned()  # each write looks for them
             aborted = log.aborted([transaction for transaction, _ in named])
     except Corrupt as error:
         return found or [Finding(Invariant.LOG_DAMAGED, error.message)]
     except TableStoreError as error:
-        return [*found, _refusal(error)]
+        return [*found, _refusal(error, of_a_server=config.system != "embedded")]
     versions = {transaction.id: version for transaction, version in named}
     return found + [
         Finding(
@@ -56,12 +60,14 @@ def examine_log(table: OpenedTable) -> list[Finding]:
     ]
 
 
-def _refusal(error: TableStoreError) -> Finding:
+def _refusal(error: TableStoreError, *, of_a_server: bool) -> Finding:
     """Returns what the log's error means: writes fail until somebody acts, or this moment or this user got no answer.
 
-    A log may answer again by itself, and another user may have the rights.
+    A server may answer again by itself, another process may be done with a file, and another user may have the rights.
+    An embedded log's other errors stay: a full disk or a folder in the place of a file waits for somebody.
     """
-    if isinstance(error, Unavailable) or error.code == "log-not-authorized":
+    answers_later = isinstance(error, Unavailable) and (of_a_server or error.code == "log-unavailable")
+    if answers_later or error.code in _OF_THIS_PROCESS:
         return Finding(Invariant.LOG_SILENT, f"the log was not asked for the transactions of versions: {error.message}")
     return Finding(Invariant.LOG_UNUSABLE, f"writes fail ({error.code}): {error.message}")
 

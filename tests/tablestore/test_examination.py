@@ -13,7 +13,7 @@ import pytest
 
 import tablestore
 from filestore.checks.report import Invariant, Severity
-from filestore.errors import InvalidRequest, NotFound, Unavailable
+from filestore.errors import Corrupt, InvalidRequest, NotFound, Unavailable
 from log.table.embedded.store import EmbeddedLog
 from log.table.systems import open_log
 from tablestore import Store, Table
@@ -141,7 +141,7 @@ def test_a_right_that_only_another_user_has_is_a_note(table: Table, monkeypatch:
 
 def test_a_log_that_does_not_answer_is_a_note(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     def silent(*_: object) -> None:
-        raise Unavailable("no broker answers")
+        raise Unavailable("no broker answers", code="log-unavailable")
 
     monkeypatch.setattr("tablestore.logcare.examination.open_log", silent)
     report = table.examine()
@@ -153,3 +153,43 @@ def test_a_table_without_a_log_has_nothing_to_ask(store: Store) -> None:
     made = store.create_table("shop.n", "id BIGINT", options={"log.system": "none"})
     assert isinstance(made, Table)
     assert made.examine().findings == ()
+
+
+def _folder_for(path: Path) -> None:
+    shutil.rmtree(path, ignore_errors=True)
+    path.unlink(missing_ok=True)
+    path.mkdir()
+
+
+IN_THE_WAY: dict[str, Callable[[Path], object]] = {
+    "a folder for log.json": lambda log: _folder_for(log / "log.json"),
+    "a folder for a partition": lambda log: _folder_for(log / "bucket-00000.sqlite"),
+    "a file for the log": lambda log: (shutil.rmtree(log), log.write_text("x")),
+    "a file for the leases": lambda log: (shutil.rmtree(log / "leases", ignore_errors=True), (log / "leases").touch()),
+}
+
+
+@pytest.mark.parametrize("what", IN_THE_WAY)
+def test_what_stands_in_the_place_of_the_log_is_a_problem(table: Table, store: Store, what: str) -> None:
+    """Each write fails because of it, and each call says which file it is."""
+    put(table, 1)
+    IN_THE_WAY[what](Path(table.location, "_log"))
+    again = store.table("shop.t")
+    assert not again.examine().healthy
+    for call in (lambda: put(again, 2), again.recover):
+        with pytest.raises((Corrupt, Unavailable), match=f"{table.location}/_log"):
+            call()
+    assert [row["id"] for row in rows(again)] == [1]
+
+
+@pytest.mark.parametrize("code", ["disk-full", "storage-error", "no-permission", "read-only", "log-unavailable"])
+def test_an_embedded_log_that_fails_by_itself_is_a_problem_and_what_may_pass_is_a_note(
+    table: Table, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    def refuse(_: EmbeddedLog) -> None:
+        raise Unavailable("cannot open it", code=code)
+
+    monkeypatch.setattr(EmbeddedLog, "check_writable", refuse)
+    stays = code in ("disk-full", "storage-error")
+    wanted = (Invariant.LOG_UNUSABLE, Severity.PROBLEM) if stays else (Invariant.LOG_SILENT, Severity.NOTE)
+    assert [(f.code, f.severity) for f in table.examine().findings] == [wanted]

@@ -12,8 +12,8 @@ from typing import Any
 
 from filestore.ambient import Ambient
 from filestore.decoding import well_formed
-from filestore.errors import AlreadyExists, NotFound
-from filestore.refused import refused
+from filestore.errors import AlreadyExists, Corrupt, NotFound, TableStoreError
+from filestore.refused import refused, unreadable
 from filestore.storage.local import sync_folder
 from log.table.embedded.segments import create_file, partition_path
 from log.table.store import LogConfig
@@ -42,7 +42,13 @@ class LogFolder:
 
     def exists(self) -> bool:
         """Returns whether it holds a log."""
-        return (self._folder / _IDENTITY_FILE).exists()
+        try:
+            os.stat(self._folder / _IDENTITY_FILE)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise refused(f"cannot look for a log in {self._folder}", error) from error
+        return True
 
     def create(self) -> None:
         """Creates the folder under another name, then renames it. A second call for the same table changes nothing."""
@@ -85,8 +91,12 @@ class LogFolder:
     def drop(self) -> None:
         """Renames the folder, then deletes it."""
         renamed = self._draft()
-        with contextlib.suppress(FileNotFoundError):
+        try:
             self._folder.rename(renamed)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise refused(f"cannot remove the log in {self._folder}", error, "log-unavailable") from error
         for leftover in (*self._drafts(), *self._lost()):
             shutil.rmtree(leftover, ignore_errors=True)
 
@@ -102,6 +112,8 @@ class LogFolder:
             text = path.read_bytes()
         except FileNotFoundError:
             raise NotFound(f"there is no log in {self._folder}: {self._config.if_gone}", code="log-not-found") from None
+        except OSError as error:
+            raise _unreadable(path, error) from error
         with well_formed(f"the log's file {path}", code="log-corrupt", advice=_IDENTITY_ADVICE):
             stored: dict[str, Any] = json.loads(text)
             return {name: stored[name] for name in ("format", "table_id", "log_id", "buckets")}
@@ -169,6 +181,11 @@ def _renamed(draft: Path, folder: Path) -> bool:
             raise
         return False
     return True
+
+
+def _unreadable(path: Path, error: OSError) -> TableStoreError:
+    found = unreadable(f"cannot read the log's file {path}", error)
+    return Corrupt(found.message, code="log-corrupt") if isinstance(found, Corrupt) else found
 
 
 def _write_durably(path: Path, text: str) -> None:

@@ -12,6 +12,7 @@ FULL, whose fsync of the write-ahead log covers all that was appended before (ht
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -354,11 +355,11 @@ class Segments:
         return connection
 
     def _translated(self, error: Exception) -> TableStoreError:
-        if not self._path.exists():
+        if _is_gone(self._path):
             self.close()
             return NotFound(f"the log's partition {self._path} is gone: {self._if_gone}", code="log-not-found")
         if is_refusal(error) and (cause := why_refused(self._path)) is not None:
-            return refused(f"cannot open or write the log's partition {self._path}", cause, "log-unavailable")
+            return refused(f"cannot open or write the log's partition {self._path}", cause)
         if str(getattr(error, "sqlite_errorname", "")).startswith(_BUSY):
             return self._busy(str(error))
         return self._damaged(error)
@@ -374,6 +375,17 @@ class Segments:
         return Unavailable(
             f"the log's partition {self._path} cannot be used now ({why}): retry later", code="log-unavailable"
         )
+
+
+def _is_gone(path: Path) -> bool:
+    """Returns whether a file is certainly not there: without the right to look, or on a failing disk, it may be."""
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _open(db: sqlite3.Connection, transaction_id: str, base: int) -> None:
