@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from filestore.errors import InvalidRequest
 from filestore.model.rowkind import KIND_COLUMN, RowKind
+from filestore.rows.bucketing import bucket_of
 from log.connector.declaration import KafkaDeclaration
 from log.connector.formats.fields import Projection
 from log.connector.formats.format import MILLISECONDS, Format
@@ -31,12 +32,14 @@ class Outgoing:
         values: None is a tombstone.
         timestamps: In milliseconds; None for the time of writing. All of them, if the table does not write it.
         headers: Likewise.
+        partitions: Where to; None: the client decides, by the key.
     """
 
     keys: list[bytes | None] | None
     values: list[bytes | None]
     timestamps: list[int | None] | None
     headers: list[list[tuple[str, str | bytes | None]] | None] | None
+    partitions: list[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,8 @@ class RowEncoder:
         key: None if messages have no key.
         value: The values' format.
         upserts: Whether a deleted row is a tombstone.
+        placed_by: The columns that say in which partition a message is that has no key: those of the primary key, whose
+            changes have to stay in order. Empty: the client decides.
     """
 
     plan: WritePlan
@@ -56,6 +61,7 @@ class RowEncoder:
     key: Format | None
     value: Format
     upserts: bool
+    placed_by: tuple[str, ...]
 
     @classmethod
     def of(cls, table: KafkaDeclaration) -> RowEncoder:
@@ -66,15 +72,17 @@ class RowEncoder:
             table.key_format,
             table.value_format,
             table.upserts,
+            () if table.key_format else table.primary_key,
         )
 
-    def encode(self, rows: pa.Table) -> Outgoing:
+    def encode(self, rows: pa.Table, partitions: int = 1) -> Outgoing:
         """Encodes declared rows, which may have ``_kind``; without it all are inserts.
 
         With upserts ``-U`` is dropped, since the ``+U`` that follows says all, and ``-D`` is a tombstone.
 
         Args:
             rows: As `WritePlan.write` takes them.
+            partitions: How many the topic has; only `placed_by` needs it.
 
         Raises:
             InvalidRequest: as `WritePlan.write` and `Format.encode`; ``null-value``: a NOT NULL column, or a key, holds
@@ -95,7 +103,8 @@ class RowEncoder:
             put = self.value.encode(value_rows.filter(adds))
             _check_values(put, value_rows.column_names)
             values = _scattered(put, adds)
-        return Outgoing(keys, values, _timestamps(found), _headers(found))
+        places = bucket_of(found, self.placed_by, partitions).tolist() if self.placed_by and partitions > 1 else None
+        return Outgoing(keys, values, _timestamps(found), _headers(found), places)
 
     def _without_former(self, rows: pa.Table) -> pa.Table:
         if KIND_COLUMN not in rows.column_names:

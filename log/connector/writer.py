@@ -45,6 +45,7 @@ class ConnectorWriter:
         self._table = table
         self._ambient = ambient
         self._encoder = RowEncoder.of(table)
+        self._topic = ConnectorTopic(table, ambient)
         self._lock = threading.Lock()
         self._sink: _Sink | None = None
 
@@ -64,7 +65,8 @@ class ConnectorWriter:
             With exactly-once nothing was written then (but after `CommitUnknown`); otherwise earlier rows may be.
         """
         encode = self._encoder.encode
-        pieces = (encode(piece) for given in rows for piece in slices(given, _CHUNK_ROWS, _CHUNK_BYTES))
+        partitions = len(self._topic.partitions()) if self._encoder.placed_by else 1
+        pieces = (encode(piece, partitions) for given in rows for piece in slices(given, _CHUNK_ROWS, _CHUNK_BYTES))
         first = next(pieces, None)  # what is wrong with the first rows is known before anything begins
         if first is None:
             return 0
@@ -176,7 +178,13 @@ class _Sink:
     def send(self, messages: Outgoing) -> int:
         """Puts messages into the client's queue; waits while too much is in flight. Returns their number."""
         with self._sender.explained(self._require_writable):
-            self._sender.send(messages.values, messages.keys, timestamps=messages.timestamps, headers=messages.headers)
+            self._sender.send(
+                messages.values,
+                messages.keys,
+                partitions=messages.partitions,
+                timestamps=messages.timestamps,
+                headers=messages.headers,
+            )
         return len(messages.values)
 
     def finish(self, last: Callable[[Producer], None] | None = None) -> None:

@@ -88,6 +88,7 @@ class Sender:
         keys: Column | None = None,
         partition: int = ANY_PARTITION,
         *,
+        partitions: Sequence[int] | None = None,
         timestamps: Sequence[int | None] | None = None,
         headers: Sequence[Headers | None] | None = None,
         offsets: bool = False,
@@ -98,6 +99,7 @@ class Sender:
             values: None is a message without a value.
             keys: None if no message has one.
             partition: Where to.
+            partitions: Where each message goes instead.
             timestamps: In milliseconds; None for the time of writing.
             headers: Of each message; None if no message has any.
             offsets: Whether `firsts` and `ends` are wanted. Then the first and the last of these messages are reported.
@@ -123,7 +125,7 @@ class Sender:
                     repeat(self._topic),
                     _objects(values, piece),
                     repeat(None) if keys is None else _objects(keys, piece),
-                    repeat(partition),
+                    repeat(partition) if partitions is None else partitions[piece],
                     reports[piece],
                 ]
                 if timestamps is not None or headers is not None:

@@ -46,6 +46,19 @@ def by_id(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: row["id"])  # each key's changes stay in order
 
 
+def test_changes_of_a_key_stay_in_order_without_keys_of_messages(topics: Topics) -> None:
+    """They were in any partition, and a batch by the primary key read a row that was replaced."""
+    table = topics.table(KEYED, {"connector": "kafka"}, value_format="debezium-json")
+    for number in range(4):
+        table.write(pa.table({"id": range(7), "v": [str(number)] * 7}))
+    found = topics.records(table, 28)
+    assert all(record.key is None for record in found)
+    places = {(json.loads(record.value)["after"]["id"], record.partition) for record in found}
+    assert len(places) == 7
+    assert len({partition for _, partition in places}) > 1
+    assert by_id(rows(table)) == [{"id": i, "v": str(n), "_kind": "+I"} for i in range(7) for n in range(4)]
+
+
 def test_a_foreign_client_reads_what_we_write(topics: Topics) -> None:
     table = topics.table(KEYED, UPSERT)
     assert table.write(pl.DataFrame({"id": range(20), "v": ["a"] * 20})) == 20

@@ -12,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from filestore.errors import InvalidRequest
+from filestore.model.types import to_sql
 from log.connector.declaration import KafkaDeclaration
 from log.connector.decoding import Incoming, RowDecoder
 from log.connector.encoding import Outgoing, RowEncoder
 from log.connector.formats.format import MILLISECONDS
+from tests.filestore.arrays import KEY_TYPES, key_values
 from tests.log.connector.tables import KAFKA, UPSERT, declared
 
 KEYED = "id BIGINT, v STRING, PRIMARY KEY (id) NOT ENFORCED"
@@ -64,6 +66,29 @@ def test_upserts_are_what_became_of_each_key(
     ]
     assert there_and_back(table, rows) == expected
     assert pickle.loads(pickle.dumps(RowEncoder.of(table))) == RowEncoder.of(table)
+
+
+@given(st.sampled_from(KEY_TYPES), st.integers(2, 7), st.data())
+def test_messages_without_a_key_are_placed_by_the_primary_key(
+    kind: pa.DataType, partitions: int, data: st.DataObject
+) -> None:
+    table = declared(f"v INT, k {to_sql(kind)}, PRIMARY KEY (k) NOT ENFORCED", KAFKA, value_format="debezium-json")
+    keys = data.draw(st.lists(st.sampled_from(data.draw(st.lists(key_values(kind), min_size=1))), min_size=1))
+    rows = pa.table({"v": pa.array(range(len(keys)), pa.int32()), "k": pa.array(keys, kind)})
+    found = [RowEncoder.of(table).encode(part, partitions) for part in (rows, rows.slice(len(keys) // 2))]
+    for sent, own in zip(found, (keys, keys[len(keys) // 2 :]), strict=True):
+        assert sent.keys is None
+        assert sent.partitions is not None
+        assert set(sent.partitions) <= set(range(partitions))
+        assert sent.partitions == found[0].partitions[len(keys) - len(own) :]  # type: ignore[index]
+    assert len({*zip(keys, found[0].partitions or (), strict=True)}) == len({*keys})
+
+
+@pytest.mark.parametrize("options", [{}, BY_ID, {"value_format": "debezium-json", **BY_ID}])
+def test_other_messages_are_where_the_client_puts_them(options: dict[str, str]) -> None:
+    keyed = "value_format" in options
+    table = declared(KEYED if keyed else PLAIN, KAFKA, **options)
+    assert RowEncoder.of(table).encode(pa.table({"id": [1], "v": ["a"]}), 3).partitions is None
 
 
 @given(CHANGES)

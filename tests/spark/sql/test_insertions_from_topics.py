@@ -180,7 +180,7 @@ TARGETS = {
         merged=lambda stored, new: (stored[0], stored[1] + new[1], new[2]),
     ),
     "topic of upserts": Target(UPSERT, removes=True, replaceable=False),
-    "topic of changes": Target(f"{DEBEZIUM}, 'key.format' = 'json', 'key.fields' = 'id'", replaceable=False),
+    "topic of changes": Target(DEBEZIUM, replaceable=False),
 }
 CASES = [
     case
