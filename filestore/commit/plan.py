@@ -9,6 +9,7 @@ from typing import Any
 
 from filestore.commit.proposal import Proposal
 from filestore.delta.actions import (
+    LOG_BEGINS_DOMAIN,
     LOG_DOMAIN,
     LOG_OFFSET_APP,
     PARTITIONS_PARAMETER,
@@ -140,9 +141,10 @@ def _definition_actions(proposal: Proposal, state: TableState) -> list[Action]:
 def _log_actions(proposal: Proposal, state: TableState) -> list[Action]:
     """The log's domain, when it changes: its identity, and the transactions that may still have to be ended."""
     if (new_log := proposal.log.new_log) is not None:  # what was open in the former log cannot be ended any more
-        begun: dict[str, Any] = {"identity": dict(new_log.identity), "open": [], "begins": state.version + 1}
+        begun: dict[str, Any] = {"identity": dict(new_log.identity), "open": []}
         eventual = state.definition.options["log.consistency"] == "eventual"
-        return [domain_action(LOG_DOMAIN, begun | ({"repaired": dict(new_log.offsets)} if eventual else {}))]
+        begun |= {"repaired": dict(new_log.offsets)} if eventual else {}
+        return [domain_action(LOG_DOMAIN, begun), _begins(state.version + 1)]
     known = {t.id for t in state.log.open}
     if gone := [lost for lost in proposal.log.republished if lost not in known]:
         raise Conflict(
@@ -158,8 +160,14 @@ def _log_actions(proposal: Proposal, state: TableState) -> list[Action]:
     if (opened, repaired) == (list(state.log.open), state.log.repaired):
         return []
     domain: dict[str, Any] = {"identity": state.log.identity, "open": [t.to_json() for t in opened]}
-    domain |= {"begins": state.log.begins} if state.log.begins else {}
-    return [domain_action(LOG_DOMAIN, domain | ({"repaired": repaired} if repaired else {}))]
+    changed = domain_action(LOG_DOMAIN, domain | ({"repaired": repaired} if repaired else {}))
+    moves = state.log.begins and LOG_BEGINS_DOMAIN not in state.domains  # some of 2026-11-28 had it in that domain
+    return [changed, *([_begins(state.log.begins)] if moves else [])]
+
+
+def _begins(version: int) -> Action:
+    """Returns the version with which the log begins, in a domain of its own: older writers carry on all domains."""
+    return domain_action(LOG_BEGINS_DOMAIN, {"version": version})
 
 
 def _republished(proposal: Proposal) -> list[LogTransaction]:

@@ -16,6 +16,7 @@ from filestore.model.files import ChangeFile, DataFile, DeletionVector, PendingR
 __all__ = [
     "CATALOG_COMMITS",
     "FENCES",
+    "LOG_BEGINS_DOMAIN",
     "LOG_DOMAIN",
     "LOG_OFFSET_APP",
     "PARTITIONS_PARAMETER",
@@ -45,6 +46,7 @@ Action = dict[str, Any]
 
 CHANGE_FEED_PROPERTY = "delta.enableChangeDataFeed"
 LOG_DOMAIN = "tablestore.log"
+LOG_BEGINS_DOMAIN = "tablestore.log.begins"
 LOG_OFFSET_APP = "tablestore.log.offset."
 POSITION_APP = "tablestore.position."
 RUN_DOMAIN = "tablestore.run."

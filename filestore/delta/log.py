@@ -12,9 +12,9 @@ from typing import TypeVar
 
 from filestore import layout
 from filestore.decoding import decoding, well_formed
-from filestore.delta.actions import LOG_DOMAIN, LOG_OFFSET_APP, POSITION_APP, Action
+from filestore.delta.actions import LOG_OFFSET_APP, POSITION_APP, Action
 from filestore.delta.entry import decode, decode_first
-from filestore.delta.state import TableState, snapshot_of
+from filestore.delta.state import TableState, log_begins, snapshot_of
 from filestore.errors import Corrupt, NotFound
 from filestore.model.snapshot import Snapshot
 from filestore.parquet.whole import parquet_rows
@@ -69,10 +69,7 @@ class Commit:
     def begins_log(self) -> bool:
         """True if the table's log begins anew with this version (log/table/PROTOCOL.md section 8.4)."""
         domains = (action["domainMetadata"] for action in self.actions if "domainMetadata" in action)
-        return any(
-            domain["domain"] == LOG_DOMAIN and json.loads(domain["configuration"]).get("begins") == self.version
-            for domain in domains
-        )
+        return log_begins({d["domain"]: d["configuration"] for d in domains if not d["removed"]}) == self.version
 
     @property
     def positions(self) -> dict[str, int]:

@@ -16,6 +16,7 @@ from filestore.decoding import well_formed
 from filestore.delta.actions import (
     CATALOG_COMMITS,
     FENCES,
+    LOG_BEGINS_DOMAIN,
     LOG_DOMAIN,
     LOG_OFFSET_APP,
     POSITION_APP,
@@ -34,7 +35,7 @@ from filestore.model.files import DataFile, PendingRun, Slot, Tombstones
 from filestore.model.log_range import LogState, LogTransaction
 from filestore.model.snapshot import Operation, Snapshot
 
-__all__ = ["TableState", "snapshot_of"]
+__all__ = ["TableState", "log_begins", "snapshot_of"]
 
 _Stored = TypeVar("_Stored", DataFile, Tombstones, PendingRun)
 
@@ -170,8 +171,17 @@ def _log_state(app_versions: Mapping[str, int], domains: Mapping[str, str]) -> L
             identity=domain.get("identity", {}),
             open=tuple(LogTransaction.from_json(t) for t in domain.get("open", ())),
             repaired={int(bucket): offset for bucket, offset in domain.get("repaired", {}).items()},
-            begins=domain.get("begins", 0),
+            begins=log_begins(domains),
         )
+
+
+def log_begins(domains: Mapping[str, str]) -> int:
+    """Returns the version with which the log begins by a table's domains, or by a commit's; 0 without one.
+
+    Versions of 2026-11-28 had it in the domain of the log, whose other members older writers drop.
+    """
+    own = int(json.loads(domains.get(LOG_BEGINS_DOMAIN, "{}")).get("version", 0))
+    return own or int(json.loads(domains.get(LOG_DOMAIN, "{}")).get("begins", 0))
 
 
 def _apply(state: TableState, version: int, actions: list[Action]) -> TableState:

@@ -15,6 +15,7 @@ from filestore.delta.actions import (
     RUN_DOMAIN,
     Action,
     add_action,
+    domain_action,
     metadata_action,
     no_domain_action,
     protocol_action,
@@ -311,6 +312,34 @@ def test_a_new_log_has_offsets_of_its_own_and_nothing_open(consistency: str) -> 
     repaired = {0: 2} if consistency == "eventual" else {}
     assert after.log == LogState({0: 2}, {"topic": "y"}, (), repaired, begins=6)
     assert Commit(6, tuple(actions)).begins_log and not Commit(7, tuple(actions)).begins_log
+
+
+def test_older_writers_carry_on_with_which_version_the_log_begins() -> None:
+    """They write the members of the log's domain that they know, and no other domain."""
+    begun = state().next(6, plan_actions(proposal(Operation.ALTER, new_log=NewLog({"topic": "y"}, {0: 2})), state(), 1))
+    one = LogTransaction("t1", (LogRange(0, 2, 3, 1),))
+    after = begun
+    for version in (7, 8):
+        written = plan_actions(replace(proposal(transactions=(one,)), base_version=version - 1), after, 1)
+        older = [a for a in written if a.get("domainMetadata", {}).get("domain") != "tablestore.log"]
+        older.append(domain_action("tablestore.log", {"identity": {"topic": "y"}, "open": [one.to_json()]}))
+        after = after.next(version, older)
+        assert (after.log.begins, Commit(version, tuple(older)).begins_log) == (6, False)
+
+
+def test_where_the_log_begins_moves_to_a_domain_of_its_own() -> None:
+    """A version of 2026-11-28 had it in that of the log."""
+    stored = json.dumps({"identity": {"topic": "y"}, "open": [], "begins": 5})
+    before = state(domains={"tablestore.log": stored})
+    assert before.log.begins == 5
+    assert Commit(5, (domain_action("tablestore.log", json.loads(stored)),)).begins_log
+    one = LogTransaction("t1", (LogRange(0, 2, 3, 1),))
+    actions = plan_actions(proposal(transactions=(one,)), before, 1)
+    after = before.next(6, actions)
+    assert (after.log.begins, json.loads(after.domains["tablestore.log.begins"])) == (5, {"version": 5})
+    assert "begins" not in json.loads(after.domains["tablestore.log"])
+    assert not Commit(6, tuple(actions)).begins_log
+    assert after.next(7, plan_actions(proposal(ended=frozenset(["t1"])), after, 1)).log.begins == 5
 
 
 def test_what_takes_a_lost_transactions_place_is_open_and_only_once() -> None:

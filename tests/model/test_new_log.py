@@ -133,6 +133,7 @@ def test_a_writer_that_stands_still_meanwhile(
             outcome = task.finish()
             committed += not isinstance(outcome, TableStoreError)
             refused += isinstance(outcome, TableStoreError)
+            assert Process(made, "repeater").table.new_log() is None, "the writer has left the new log sound"
             check(made, {"writer": outcome})
     assert committed
 
