@@ -27,9 +27,11 @@ from managed_table.own_log import require_own_records, require_records
 from tablestore.following.follow_metrics import FollowMeter
 from tablestore.following.gaps import OnLogGap, is_gap, reading_replaced, truncation
 from tablestore.following.pieces import (
+    DifferencePiece,
     LogPiece,
     Piece,
     Planner,
+    ScanPiece,
     difference_pieces,
     read_changes,
     scan_pieces,
@@ -225,7 +227,8 @@ class Run:
         if commit.begins_log:
             self._reach_by(records, self._walk.definition(commit.version))
         for piece in self._planner.pieces(commit):
-            with nullcontext() if isinstance(piece, LogPiece) else reading_replaced(commit.version):
+            of_files = isinstance(piece, ScanPiece | DifferencePiece)
+            with reading_replaced(self._filestore, commit.version) if of_files else nullcontext():
                 yield from self._given(records, piece, commit)
         self._passed(commit)
 
@@ -273,7 +276,7 @@ class Run:
         def rows() -> Iterator[pa.RecordBatch]:
             if exact:
                 pieces = difference_pieces(self._walk, self._filestore.state(self._at.version), newest, self._wanted)
-                with reading_replaced(newest.version):
+                with reading_replaced(self._filestore, newest.version):
                     for piece in pieces:
                         yield from self._given(records, piece, at)
             else:

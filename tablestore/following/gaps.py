@@ -13,7 +13,10 @@ from enum import StrEnum
 
 import pyarrow as pa
 
+from filestore.delta.state import TableState
+from filestore.delta.vectors import stored_paths
 from filestore.errors import InvalidRequest, NotFound, TableStoreError
+from filestore.table import FileStore
 from filestore.unreadable import is_unreadable
 
 __all__ = ["OnLogGap", "is_gap", "on_log_gap", "reading_replaced", "truncates", "truncation"]
@@ -45,21 +48,28 @@ def is_gap(error: NotFound) -> bool:
 
 
 @contextmanager
-def reading_replaced(version: int) -> Iterator[None]:
+def reading_replaced(filestore: FileStore, version: int) -> Iterator[None]:
     """Surrounds the reading of files for a version's changes: if one is damaged or missing, the changes are gone.
 
-    The rows that a version removes are in files of the version before, which were perhaps replaced because of that.
+    The rows that a version removes are in files of the version before, which were perhaps replaced because of that. A
+    file that the newest version has, too, is no gap: it has to be restored or replaced.
     """
     try:
         yield
     except TableStoreError as error:
-        if not is_unreadable(error):
+        if not is_unreadable(error) or _is_named(error, filestore.state()):
             raise
         raise NotFound(
             f"the changes of version {version} cannot be read from its files ({error.message}): read the table again "
             "with scan='full', or go on with on_log_gap='rescan'",
             code="log-gap",
         ) from error
+
+
+def _is_named(error: TableStoreError, state: TableState) -> bool:
+    """Returns whether the file that an error names is one of a version."""
+    runs = (run.path for runs in state.pending().values() for run in runs)
+    return any(path in error.message for path in (*stored_paths(state.files.values()), *runs))
 
 
 def truncation(schema: pa.Schema) -> pa.RecordBatch:

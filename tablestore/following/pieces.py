@@ -37,6 +37,7 @@ __all__ = [
     "LogPiece",
     "Piece",
     "Planner",
+    "ScanPiece",
     "difference_pieces",
     "pieces_between",
     "read_changes",

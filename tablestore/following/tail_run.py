@@ -202,5 +202,5 @@ class TailRun(Run):
         commit = self._walk.read_entry(version)
         for piece in (*removed, *added):
             if piece.bucket == bucket:
-                with reading_replaced(version):
+                with reading_replaced(self._filestore, version):
                     yield from self._given(records, piece, commit, version=before.version)
