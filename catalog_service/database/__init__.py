@@ -4,5 +4,5 @@ repository   databases, tables, leases, log debts    claims       claims of vers
 schema       the SQL tables, and their rows          definitions  definitions as the JSON of a row, and back
 engine       connections, migrations, SQL errors     migrations   Alembic's scripts
 url          reads and shows the URL of a database   locks        locks of databases' and tables' names
-held_commits  who keeps the commits of a warehouse apart
+stored_rows  rows of the SQL tables as values        held_commits  who keeps the commits of a warehouse apart
 """

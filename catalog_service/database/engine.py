@@ -182,10 +182,15 @@ def reading(engine: Engine) -> Iterator[Connection]:
 
 
 @contextmanager
-def writing(engine: Engine) -> Iterator[Connection]:
+def writing(engine: Engine, *, may_contradict: bool = False) -> Iterator[Connection]:
     """Opens a transaction for changes: it applies all of them or none.
 
+    Args:
+        engine: The catalog's database.
+        may_contradict: The caller handles an `IntegrityError`; otherwise no row that is as it was written causes one.
+
     Raises:
+        Corrupt: ``catalog-corrupt``.
         Unavailable: ``catalog-locked``, ``catalog-read-only``, ``catalog-unavailable``; nothing was changed, unless the
             sentence says that it may have been.
         IntegrityError: a row contradicts another one; nothing was changed.
@@ -195,9 +200,15 @@ def writing(engine: Engine) -> Iterator[Connection]:
         with engine.connect().execution_options(tablestore_write=True) as connection, connection.begin():
             yield connection
             done = True
-    except IntegrityError:
-        raise  # it is about rows, and the repository knows which
-    except SQLAlchemyError as error:
+    except IntegrityError as error:
+        if may_contradict:
+            raise  # it is about rows, and the repository knows which
+        raise Corrupt(
+            f"rows of {shown_url(engine.url)} contradict each other: {error.orig}; restore it from a backup, or "
+            "register the tables in a new one (`tablestore register`)",
+            code="catalog-corrupt",
+        ) from error
+    except (SQLAlchemyError, UnicodeDecodeError) as error:
         # The connection may have been lost after the server had committed.
         raise _meaning(error, engine, _UNKNOWN if done else _UNCHANGED) from error
 
@@ -322,7 +333,7 @@ def _check_known(revision: str | None, known: Sequence[str]) -> None:
 def _translated(engine: Engine) -> Iterator[None]:
     try:
         yield
-    except SQLAlchemyError as error:
+    except (SQLAlchemyError, UnicodeDecodeError) as error:  # a message of SQLite quotes the damaged bytes
         raise _meaning(error, engine) from error
 
 
@@ -343,8 +354,13 @@ def _meaning(error: BaseException, engine: Engine, effect: str = _UNCHANGED) -> 
             f"the catalog {where} is read-only: nothing was changed; make the file and its folder writable",
             code="catalog-read-only",
         )
-    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")) or _is_undecodable(error):
         return Corrupt(f"{where} is not a catalog: {error}; restore it from a backup", code="catalog-corrupt")
     return Unavailable(
         f"the catalog's database {where} did not answer: {error}; {effect}; retry", code="catalog-unavailable"
     )
+
+
+def _is_undecodable(error: BaseException) -> bool:
+    """Returns whether text in an SQLite file is not UTF-8. Python's driver has no code for that."""
+    return isinstance(error, UnicodeDecodeError) or str(error).startswith("Could not decode to UTF-8")

@@ -6,13 +6,11 @@ lock of a name without noticing changes nothing that another process has done si
 
 from __future__ import annotations
 
-from typing import Any
-
-from sqlalchemy import Connection, Engine, Row, String, bindparam, delete, exists, insert, literal, or_, select, update
+from sqlalchemy import Connection, Engine, String, bindparam, delete, exists, insert, literal, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 
-from catalog_service.database.definitions import VIEW, comment_in, connector_of, decode_definition, encode_definition
+from catalog_service.database.definitions import VIEW, connector_of, encode_definition
 from catalog_service.database.engine import now_ms, reading, writing
 from catalog_service.database.schema import (
     DATABASES,
@@ -26,6 +24,7 @@ from catalog_service.database.schema import (
     TableEntry,
     TableRow,
 )
+from catalog_service.database.stored_rows import database_of, entry_of, lease_of, table_of
 from filestore.errors import AlreadyExists, Conflict, NotFound
 
 __all__ = ["Repository", "database_not_found", "is_view", "table_exists", "table_not_found"]
@@ -74,7 +73,7 @@ class Repository:
         if after is not None:
             query = query.where(DATABASES.c.name > after)
         with reading(self._engine) as connection:
-            return [_database(row) for row in connection.execute(query)]
+            return [database_of(row) for row in connection.execute(query)]
 
     def database(self, name: str) -> DatabaseRow | None:
         """Returns a database in any state."""
@@ -90,7 +89,7 @@ class Repository:
             "created_at_ms": row.created_at_ms,
         }
         try:
-            with writing(self._engine) as connection:
+            with writing(self._engine, may_contradict=True) as connection:
                 connection.execute(insert(DATABASES).values(values))
         except IntegrityError as error:
             raise AlreadyExists(f"database {row.name!r} exists already", code="database-exists") from error
@@ -144,10 +143,7 @@ class Repository:
         with reading(self._engine) as connection:
             _require_active(connection, database)
             rows = connection.execute(query).all()
-        return [
-            TableEntry(database, name, table_id, connector, comment_in(definition), created_at_ms, folder)
-            for name, table_id, connector, definition, created_at_ms, folder in rows
-        ]
+        return [entry_of(database, row) for row in rows]
 
     def table(self, database: str, name: str) -> TableRow | None:
         """Returns a table, in any state, of an ACTIVE database; raises `NotFound` unless the database is ACTIVE."""
@@ -155,13 +151,13 @@ class Repository:
             row = connection.execute(_TABLE_AND_DATABASE, {"in_database": database, "called": name}).one_or_none()
         if row is None or row.database_state != State.ACTIVE:
             raise database_not_found(database)
-        return None if row.name is None else _table(row)
+        return None if row.name is None else table_of(row)
 
     def table_of(self, table_id: str) -> TableRow | None:
         """Returns the table with an id, in any state."""
         with reading(self._engine) as connection:
             row = connection.execute(select(TABLES).where(TABLES.c.table_id == table_id)).one_or_none()
-        return None if row is None else _table(row)
+        return None if row is None else table_of(row)
 
     def leftover(self, database: str, name: str) -> TableRow | None:
         """Returns a table in any state of a database in any state."""
@@ -186,7 +182,7 @@ class Repository:
         """Returns tables in any state whose stored definition contains the option's name as text."""
         query = select(TABLES).where(TABLES.c.definition.contains(option, autoescape=True))
         with reading(self._engine) as connection:
-            return [_table(row) for row in connection.execute(query)]
+            return [table_of(row) for row in connection.execute(query)]
 
     def asks_brokers(self, database: str, name: str | None) -> bool:
         """Returns whether a change of a table, or of a database's tables, may have to reach the broker of a log."""
@@ -217,7 +213,7 @@ class Repository:
             "folder": row.folder,
         }
         try:
-            with writing(self._engine) as connection:
+            with writing(self._engine, may_contradict=True) as connection:
                 _require_active(connection, row.database, to_write=True)
                 connection.execute(insert(TABLES).values(values))
         except IntegrityError as error:
@@ -245,7 +241,7 @@ class Repository:
         movable = [State.ACTIVE, State.STAGED]
         here = (TABLES.c.table_id == row.table_id) & TABLES.c.state.in_(movable)
         try:
-            with writing(self._engine) as connection:
+            with writing(self._engine, may_contradict=True) as connection:
                 _require_active(connection, row.database, to_write=True)
                 if replaced is not None:
                     old = TABLES.c.table_id == replaced.table_id
@@ -266,7 +262,7 @@ class Repository:
         """Returns tables that were staged before a time."""
         query = select(TABLES).where(TABLES.c.state == State.STAGED, TABLES.c.created_at_ms < time_ms)
         with reading(self._engine) as connection:
-            return [_table(row) for row in connection.execute(query)]
+            return [table_of(row) for row in connection.execute(query)]
 
     def set_state(self, row: TableRow, state: State) -> bool:
         """Moves a table to another state, and returns whether it could. REQUIRES: the name's lock.
@@ -317,7 +313,7 @@ class Repository:
         if of is not None:
             query = query.where(LOG_DEBTS.c.database == of[0], LOG_DEBTS.c.name == of[1])
         with reading(self._engine) as connection:
-            return [_table(row) for row in connection.execute(query)]
+            return [table_of(row) for row in connection.execute(query)]
 
     def defer_debt(self, row: TableRow, due_ms: int) -> None:
         """Postpones the next attempt to delete a log whose server still does not answer."""
@@ -348,8 +344,8 @@ class Repository:
             .returning(LEASES)
         )
         try:
-            with writing(self._engine) as connection:
-                return _lease(connection.execute(statement).one_or_none())
+            with writing(self._engine, may_contradict=True) as connection:
+                return lease_of(connection.execute(statement).one_or_none())
         except IntegrityError as error:
             raise NotFound(f"table {table_id} was dropped just now", code="table-not-found") from error
 
@@ -358,7 +354,7 @@ class Repository:
         own = (LEASES.c.table_id == table_id) & (LEASES.c.owner == owner)
         until = now_ms(self._engine) + int(seconds * 1000)
         with writing(self._engine) as connection:
-            return _lease(
+            return lease_of(
                 connection.execute(
                     update(LEASES).where(own).values(expires_at_ms=until).returning(LEASES)
                 ).one_or_none()
@@ -372,7 +368,7 @@ class Repository:
     def lease(self, table_id: str) -> LeaseRow | None:
         """Returns the lease of a table; it may have expired."""
         with reading(self._engine) as connection:
-            return _lease(connection.execute(select(LEASES).where(LEASES.c.table_id == table_id)).one_or_none())
+            return lease_of(connection.execute(select(LEASES).where(LEASES.c.table_id == table_id)).one_or_none())
 
 
 def table_exists(database: str, name: str) -> AlreadyExists:
@@ -416,31 +412,10 @@ def _find_database(connection: Connection, name: str, *, to_write: bool = False)
         # SQLite has locked the whole file; PostgreSQL needs a row lock, or a drop and a creation could overlap.
         query = query.with_for_update()
     row = connection.execute(query).one_or_none()
-    return None if row is None else _database(row)
+    return None if row is None else database_of(row)
 
 
 def _find_table(connection: Connection, database: str, name: str) -> TableRow | None:
     query = select(TABLES).where(TABLES.c.database == database, TABLES.c.name == name)
     row = connection.execute(query).one_or_none()
-    return None if row is None else _table(row)
-
-
-def _database(row: Row[Any]) -> DatabaseRow:
-    return DatabaseRow(row.name, State(row.state), row.comment, row.created_at_ms)
-
-
-def _table(row: Row[Any]) -> TableRow:
-    return TableRow(
-        row.database,
-        row.name,
-        row.table_id,
-        State(row.state),
-        decode_definition(row.definition),
-        row.created_at_ms,
-        row.keeps_topic,
-        row.folder,
-    )
-
-
-def _lease(row: Row[Any] | None) -> LeaseRow | None:
-    return None if row is None else LeaseRow(row.table_id, row.owner, row.expires_at_ms)
+    return None if row is None else table_of(row)

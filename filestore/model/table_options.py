@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from filestore.errors import InvalidRequest
+from filestore.errors import Corrupt, InvalidRequest
 from filestore.model.field_options import FIELD_OPTIONS, FIELD_PREFIX
 from filestore.model.option_values import Option, column_names
 from filestore.model.options import OPTIONS, PREFIXES
@@ -45,10 +45,21 @@ class TableOptions:
         return cls(tuple(sorted((name, str(value)) for name, value in given.items())))
 
     def __getitem__(self, name: str) -> Any:
-        """Returns the parsed value, or the parsed default (None if there is none)."""
+        """Returns the parsed value, or the parsed default (None if there is none).
+
+        Raises:
+            Corrupt: ``bad-stored-option``: a stored value is none that `parse` would have taken.
+        """
         option = OPTIONS[name]
         text = self._texts.get(name, option.default)
-        return None if text is None else option.parse(text)
+        try:
+            return None if text is None else option.parse(text)
+        except ValueError as error:
+            raise Corrupt(
+                f"the option {name} is stored as {text!r}, and must be {error}: restore what has it, the table's files "
+                "or the catalog's database",
+                code="bad-stored-option",
+            ) from error
 
     def milliseconds(self, name: str) -> int:
         """Returns a duration that has a default, in milliseconds."""

@@ -220,17 +220,19 @@ class TrialProcess:
 
     Args:
         base: The warehouse, of which each trial gets a copy.
+        serve: Runs trials in the process.
     """
 
-    def __init__(self, base: Path) -> None:
+    def __init__(self, base: Path, serve: Callable[[Path, Connection], None] | None = None) -> None:
         self._base = base
+        self._serve = serve or _serve
         self._running: tuple[BaseProcess, Connection] | None = None
 
-    def run(self, trial: Trial) -> Verdicts:
+    def run(self, trial: Trial | str) -> Verdicts:
         """Runs a trial; `ended` if the process has not survived it."""
         if self._running is None:
             here, there = PROCESSES.Pipe()
-            process = PROCESSES.Process(target=_serve, args=(self._base, there), daemon=True)
+            process = PROCESSES.Process(target=self._serve, args=(self._base, there), daemon=True)
             process.start()
             there.close()
             self._running = process, here
