@@ -321,8 +321,9 @@ def _check_order(findings: Findings, before: TableState | None, after: TableStat
             f"version {entry.version} changes the table's id from {before.table_id} to {after.table_id}",
             version=entry.version,
         )
+    begins_log = entry.begins_log
     for app, number in before.app_versions.items():
-        if entry.begins_log and app.startswith(LOG_OFFSET_APP):
+        if begins_log and app.startswith(LOG_OFFSET_APP):
             continue  # offsets of another log
         if after.app_versions.get(app, -1) < number:
             code = Invariant.OFFSET_ORDER if app.startswith(LOG_OFFSET_APP) else Invariant.APP_VERSION_ORDER

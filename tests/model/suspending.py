@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pytest
+
 from filestore.ambient import Ambient
 from filestore.errors import Conflict, TableStoreError
 from filestore.layout import LEASES, join
@@ -36,8 +38,11 @@ from tests.tables import assert_healthy
 from tests.warehouses import changes, replay, rows
 
 __all__ = [
+    "EVENTUAL",
+    "KINDS",
     "LOCATION",
     "Deed",
+    "Kind",
     "Process",
     "Running",
     "World",
@@ -51,6 +56,7 @@ __all__ = [
 LOCATION = "mem://lake/shop/t"
 TABLE_ID = "11111111-2222-4333-8444-555555555555"
 KEYS = 5
+EVENTUAL = {"log_consistency": "eventual"}
 
 Deed = Callable[[Table], object]
 
@@ -296,3 +302,14 @@ def rolled_back(process: Process) -> Deed:
 def recovered(process: Process) -> Deed:
     """Repairs the log after dead writers."""
     return lambda table: table.recover()
+
+
+Kind = Callable[[Process], Deed]
+KINDS = [
+    pytest.param(upserted, {}, id="upsert"),
+    pytest.param(overwritten, {}, id="overwrite"),
+    pytest.param(rolled_back, {}, id="rollback"),
+    pytest.param(upserted, EVENTUAL, id="eventual upsert"),
+    pytest.param(overwritten, EVENTUAL, id="eventual overwrite"),
+]
+"""Writers, with the options of their tables."""

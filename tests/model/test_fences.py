@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,27 +17,18 @@ from tablestore import Table
 from tests.depth import Depth
 from tests.folders import memory_folder
 from tests.model.suspending import (
+    EVENTUAL,
+    KINDS,
     LOCATION,
-    Deed,
+    Kind,
     Process,
     Running,
     World,
     overwritten,
     recovered,
-    rolled_back,
     upserted,
     world,
 )
-
-EVENTUAL = {"log_consistency": "eventual"}
-KINDS = [
-    pytest.param(upserted, {}, id="upsert"),
-    pytest.param(overwritten, {}, id="overwrite"),
-    pytest.param(rolled_back, {}, id="rollback"),
-    pytest.param(upserted, EVENTUAL, id="eventual upsert"),
-    pytest.param(overwritten, EVENTUAL, id="eventual overwrite"),
-]
-Kind = Callable[[Process], Deed]
 
 
 def begun(made: World, kind: Kind) -> Running:

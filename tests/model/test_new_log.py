@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable
 
 import pytest
 
@@ -16,22 +15,24 @@ from tablestore.following.gaps import truncates
 from tests.depth import Depth
 from tests.faults import Killed
 from tests.folders import memory_folder
-from tests.model.suspending import Deed, Process, World, overwritten, rolled_back, upserted, world
+from tests.model.suspending import (
+    EVENTUAL,
+    KINDS,
+    Deed,
+    Kind,
+    Process,
+    World,
+    overwritten,
+    upserted,
+    world,
+)
 from tests.warehouses import Row, replay, rows
 
-EVENTUAL = {"log_consistency": "eventual"}
 BOTH = pytest.mark.parametrize("options", [{}, EVENTUAL], ids=["transactional", "eventual"])
 REFUSALS = {"metadata-changed", "fenced"} | {
     f"log-{what}" for what in ("not-found", "replaced", "behind", "transaction", "unavailable")
 }
 """The codes of writes that find no log, or another one under them, or lose a race against the new one."""
-KINDS = [
-    pytest.param(upserted, {}, id="upsert"),
-    pytest.param(overwritten, {}, id="overwrite"),
-    pytest.param(rolled_back, {}, id="rollback"),
-    pytest.param(upserted, EVENTUAL, id="eventual upsert"),
-    pytest.param(overwritten, EVENTUAL, id="eventual overwrite"),
-]
 
 
 def renewed(process: Process) -> Deed:
@@ -115,9 +116,7 @@ def test_whoever_makes_it_dies_at_any_call_and_another_one_repeats_it(options: d
 @pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize(("kind", "options"), KINDS)
-def test_a_writer_that_stands_still_meanwhile(
-    kind: Callable[[Process], Deed], options: dict[str, str], depth: Depth
-) -> None:
+def test_a_writer_that_stands_still_meanwhile(kind: Kind, options: dict[str, str], depth: Depth) -> None:
     """It has begun with the log that was lost: it commits before the new one begins, begins again, or fails."""
     committed = refused = 0
     for call in depth.counting(14):

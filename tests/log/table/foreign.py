@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
@@ -16,6 +15,7 @@ from kafka import TopicPartition as ForeignPartition
 from log.table.store import LogConfig
 from tests.conformance.log_store import BUCKETS, make_config
 from tests.servers.kafka import KafkaBroker, quiet
+from tests.waiting import until
 
 __all__ = [
     "SECONDS",
@@ -26,7 +26,6 @@ __all__ = [
     "kafka_config",
     "kafka_python_ids",
     "topic_setting",
-    "until",
 ]
 
 SECONDS = 120.0  # machines may be busy
@@ -38,14 +37,6 @@ def kafka_config(broker: KafkaBroker, **options: str) -> LogConfig:
         **{"log.system": "kafka", "log.kafka.bootstrap.servers": broker.bootstrap},
         **options,
     )
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    """Waits until it is so; fails after a deadline."""
-    end = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < end, f"not within {SECONDS:.0f} s: {what}"
-        time.sleep(0.01)
 
 
 def foreign_values(config: LogConfig, until_offsets: dict[int, int], isolation: str) -> list[dict[str, Any]]:
@@ -107,7 +98,7 @@ def topic_setting(config: LogConfig, name: str) -> str:
 
 def becomes(config: LogConfig, name: str, value: str) -> None:
     """Waits for a setting: a broker has a change when the controller's record has reached it, not before."""
-    until(lambda: topic_setting(config, name) == value, f"{name} = {value}")
+    until(lambda: topic_setting(config, name) == value, what=f"{name} = {value}")
 
 
 def change_topic(config: LogConfig, **settings: str) -> None:

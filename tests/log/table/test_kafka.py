@@ -48,9 +48,9 @@ from tests.log.table.foreign import (
     foreign_values,
     kafka_config,
     kafka_python_ids,
-    until,
 )
 from tests.servers.kafka import KafkaBroker, quiet
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -155,7 +155,7 @@ class TestKafkaLog(LogTransactionTests):
         assert foreign_ids(config) == []
         assert foreign_ids(config, "read_uncommitted") == [0, 1, 2, 10, 11, 12]
         log.end(committed, commit=True)
-        until(lambda: foreign_ids(config) == [0, 1, 2, 10, 11, 12], "the markers are written")
+        until(lambda: foreign_ids(config) == [0, 1, 2, 10, 11, 12], what="the markers are written")
         assert kafka_python_ids(config, 6) == [0, 1, 2, 10, 11, 12]
 
     def test_read_committed_consumers_never_see_what_was_aborted(self, log: LogStore, config: LogConfig) -> None:
@@ -166,7 +166,7 @@ class TestKafkaLog(LogTransactionTests):
         committed = prepared(log, config, 0, changes([3]))
         log.end([aborted], commit=False)
         log.end([committed], commit=True)
-        until(lambda: foreign_ids(config) == [3], "the markers are written")
+        until(lambda: foreign_ids(config) == [3], what="the markers are written")
         assert kafka_python_ids(config, 1) == [3]
 
     def test_reading_at_the_logs_end_waits_for_nothing(self, log: LogStore, config: LogConfig) -> None:
@@ -185,7 +185,7 @@ class TestKafkaLog(LogTransactionTests):
             return time.monotonic() - begun
 
         # it takes 0.15 s, longer on a busy machine; with Kafka's own fetch.wait.max.ms it took 10 s each time
-        until(lambda: seconds() < 5.0, "reading that does not wait")
+        until(lambda: seconds() < 5.0, what="reading that does not wait")
 
     # ------------------------------------------------------------------------------ foreign writers
 
@@ -311,7 +311,7 @@ class TestKafkaLog(LogTransactionTests):
         assert transaction is not None
         assert log.end([transaction], commit=True).lost == ()
         assert ids_of(log.read([transaction])) == [2]
-        until(lambda: foreign_ids(config) == [2], "the markers are written")
+        until(lambda: foreign_ids(config) == [2], what="the markers are written")
 
     def test_a_fatal_error_that_the_client_swallows_is_an_error_of_ours(self, config: LogConfig) -> None:
         """For 2 of 40 fenced writers a delivery report arrived between the fatal error and its exception."""
@@ -324,7 +324,7 @@ class TestKafkaLog(LogTransactionTests):
         transaction = prepared(log, config, 0, changes([1]))
         log.end([transaction], commit=True)
         assert log.end([transaction], commit=False) == EndReport(lost=(transaction.id,))
-        until(lambda: foreign_ids(config) == [1], "it is still committed")
+        until(lambda: foreign_ids(config) == [1], what="it is still committed")
 
 
 def _flushed(writer: Any) -> None:

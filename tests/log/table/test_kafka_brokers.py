@@ -30,9 +30,10 @@ from log.table.systems import open_log
 from tests.conformance.log_store import changes, ids_of, prepared, transaction_id
 from tests.depth import sampled
 from tests.log.connector.tables import KAFKA, declared
-from tests.log.table.foreign import foreign_ids, kafka_config, until
+from tests.log.table.foreign import foreign_ids, kafka_config
 from tests.log.table.processes import WriterProcess
 from tests.servers.kafka import KafkaBroker, quiet
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -57,7 +58,7 @@ class TestBrokerCrash:
             assert log.end([transaction], commit=True) == EndReport(ended=(transaction.id,))
             for bucket in (0, 1):
                 assert ids_of(log.read([transaction], bucket=bucket)) == list(range(1000))
-            until(lambda: len(foreign_ids(config)) == 2000, "foreign readers see it")
+            until(lambda: len(foreign_ids(config)) == 2000, what="foreign readers see it")
 
     @pytest.mark.deep
     def test_a_broker_that_dies_while_a_transaction_is_written_costs_nothing(
@@ -210,7 +211,7 @@ class TestStrictBroker:
             log.end([committed], commit=True)
             log.end([aborted], commit=False)
             for transaction in (committed, aborted):
-                until(lambda t=transaction: log.describe(t.id) is None, "the id expires")  # type: ignore[misc]
+                until(lambda t=transaction: log.describe(t.id) is None, what="the id expires")  # type: ignore[misc]
             ids = EndReport(ended=(committed.id,), lost=(aborted.id,))
             assert log.end([committed, aborted], commit=True) == ids
             assert log.end([aborted], commit=False) == EndReport(ended=(aborted.id,))

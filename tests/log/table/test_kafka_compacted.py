@@ -16,8 +16,9 @@ from filestore.model.log_range import LogTransaction
 from log.table.store import LogConfig, LogStore
 from log.table.systems import open_log
 from tests.conformance.log_store import changes, ids_of, prepared, rows_of
-from tests.log.table.foreign import SECONDS, becomes, change_topic, kafka_config, topic_setting, until
+from tests.log.table.foreign import SECONDS, becomes, change_topic, kafka_config, topic_setting
 from tests.servers.kafka import KafkaBroker
+from tests.waiting import until
 from tests.warehouses import warehouse
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -77,7 +78,7 @@ def test_a_foreign_reader_sees_deletes_as_null_values(kafka_broker: KafkaBroker)
         log.create()
         transaction = prepared(log, config, 0, changes([1], "-D"))
         log.end([transaction], commit=True)
-        until(lambda: _records(config) == [(b'{"id":1}', True)], "a foreign reader sees it")
+        until(lambda: _records(config) == [(b'{"id":1}', True)], what="a foreign reader sees it")
         log.drop()
 
 

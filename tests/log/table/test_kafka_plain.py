@@ -18,8 +18,9 @@ from log.table.on_kafka.writer import PlainWriter
 from log.table.store import EndReport, LogConfig, LogStore
 from log.table.systems import open_log
 from tests.conformance.log_store import LogStoreTests, changes, ids_of, make_config, prepared, transaction_id
-from tests.log.table.foreign import change_topic, foreign_ids, kafka_config, until
+from tests.log.table.foreign import change_topic, foreign_ids, kafka_config
 from tests.servers.kafka import KafkaBroker, quiet
+from tests.waiting import until
 
 
 class TestPlainKafkaLog(LogStoreTests):
@@ -45,7 +46,7 @@ class TestPlainKafkaLog(LogStoreTests):
         prepared(log, config, 0, changes([1]))  # its producer is kept, and knows the topic
         admin = AdminClient(quiet(kafka_broker.bootstrap))
         admin.delete_topics([topic_of(config)])[topic_of(config)].result()
-        until(lambda: not log.exists(), "the topic is gone")
+        until(lambda: not log.exists(), what="the topic is gone")
         writer = log.begin(transaction_id(config))
         with pytest.raises(NotFound, match=r"has no topic .* `tablestore new-log ") as caught:
             writer.append(0, changes([2]))

@@ -9,9 +9,9 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 
 from tablestore import Table
-from tests.log.table.foreign import until
 from tests.servers.kafka import KafkaBroker
 from tests.tablestore.test_log_modes import write_while
+from tests.waiting import until
 from tests.warehouses import warehouse
 
 pytestmark = pytest.mark.kafka
@@ -31,11 +31,11 @@ def test_a_foreign_reader_that_keeps_the_last_record_of_each_key_has_the_table(k
         late = pa.table({"id": [1, 2], "value": [12, None], "_kind": ["+U", "-D"]})
         write_while(table, late, lambda: other.write(pa.table({"id": [1, 2, 4], "value": [11, 21, 41]})))
         assert _rows(table) == {1: 12, 3: 30, 4: 41}
-        until(lambda: _last_of_each_key(table) == _rows(table), "a foreign reader has the table")
+        until(lambda: _last_of_each_key(table) == _rows(table), what="a foreign reader has the table")
         other.rollback(2)
         table.write(pa.table({"id": [3], "_kind": ["-D"]}))
         assert _rows(table) == {1: 11, 2: 21, 4: 41}
-        until(lambda: _last_of_each_key(table) == _rows(table), "a foreign reader has the table")
+        until(lambda: _last_of_each_key(table) == _rows(table), what="a foreign reader has the table")
         assert _followed(table) == _rows(table)
         store.drop_table("shop.t")
 
