@@ -43,6 +43,17 @@ def test_the_changes_of_versions(sql: Sql, orders: str) -> None:
 
 
 @pytest.mark.few(1)
+def test_changes_are_inserted_where_nothing_may_be_null(sql: Sql, orders: str) -> None:
+    """The key of a change was NOT NULL for the plan and nullable for its rows: an internal error of Spark."""
+    sql("CREATE TABLE lake.shop.feed (id BIGINT NOT NULL, v STRING, kind STRING NOT NULL)")
+    changes = "SELECT * FROM lake.shop.orders CHANGES FROM VERSION 2 TO VERSION 3"
+    sql(f"INSERT INTO lake.shop.feed SELECT id, v, _change_type FROM ({changes})")
+    sql(f"INSERT INTO lake.shop.feed WITH c AS ({changes}) SELECT id, v, _change_type FROM c WHERE id > 0")
+    expected = [(number, v, kind) for kind, number, v, _ in CHANGED[orders]]
+    assert sql("SELECT * FROM lake.shop.feed") == sorted(2 * expected, key=repr)
+
+
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("orders")
 def test_the_net_changes(sql: Sql) -> None:
     net = "CHANGES FROM VERSION 1 TO VERSION 3 WITH (deduplicationMode = 'netChanges')"

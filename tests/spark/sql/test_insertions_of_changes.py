@@ -136,3 +136,17 @@ def test_a_key_of_a_narrower_type_is_the_key(topics: Topics, store: Store, sql: 
     topics.produce(table, [put(2**31)])
     with pytest.raises(PySparkException, match="OVERFLOW"):
         sql(insert)
+
+
+def test_messages_with_nulls_are_checked_where_they_are_written(topics: Topics, store: Store, sql: Sql) -> None:
+    """A delete has nulls where its table has none; an INSERT of it, also by WITH, ended with an internal error."""
+    table = declare(sql, store, topics, "dbz", "id BIGINT NOT NULL, name STRING NOT NULL")
+    topics.produce(table, [message("c", None, {"id": 1, "name": "Ann"}), message("d", {"id": 1}, None)])
+    sql("CREATE TABLE lake.shop.messages (id BIGINT NOT NULL, name STRING NOT NULL, kind STRING NOT NULL)")
+    chosen = "SELECT id, name, _kind FROM lake.shop.dbz"
+    query = f"INSERT INTO lake.shop.messages WITH d AS ({chosen}), e AS (SELECT * FROM d) SELECT * FROM e"
+    with pytest.raises(PySparkException, match=r"NOT_NULL_ASSERT_VIOLATION[\s\S]*name"):
+        sql(query)
+    sql(f"{query} WHERE name IS NOT NULL")
+    assert sql("SELECT * FROM lake.shop.messages") == [(1, "Ann", "+I")]
+    assert sql(f"{chosen} WHERE name IS NULL") == [(1, None, "-D")]

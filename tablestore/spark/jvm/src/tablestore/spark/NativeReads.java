@@ -6,7 +6,6 @@ import java.util.List;
 import java.util.Set;
 import java.util.function.UnaryOperator;
 import org.apache.spark.sql.classic.SparkSession;
-import org.apache.spark.sql.catalyst.analysis.UpdateAttributeNullability$;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
@@ -56,8 +55,7 @@ final class NativeReads extends Rule<LogicalPlan> {
       throw Refusals.plain(
           "no-kind", "the rows of a version are no changes, so they have no column _kind: a stream of the table has it");
     }
-    // what reads them was planned for columns that may be NOT NULL; a write checks those that may be null here
-    return found == plan ? plan : UpdateAttributeNullability$.MODULE$.apply(found);
+    return found == plan ? plan : Nullability.updated(found);
   }
 
   /** Returns whether a node of the plan names one of some columns. */
