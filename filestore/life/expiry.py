@@ -8,14 +8,16 @@ log entries, which name them, are removed last and oldest first. If an expiry is
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from filestore import layout
 from filestore.commit.proposal import Premises, Proposal
-from filestore.delta.log import DeltaLog
+from filestore.delta.actions import RUN_DOMAIN, data_file, pending_run
+from filestore.delta.log import Commit, DeltaLog
 from filestore.delta.state import TableState
 from filestore.errors import Corrupt, NotFound
+from filestore.model.files import DataFile, PendingRun
 from filestore.model.snapshot import Operation
 from filestore.retention.history import followed, history_of
 from filestore.retention.holds import holds
@@ -23,7 +25,7 @@ from filestore.retention.lifetimes import Lifetimes, Retained
 from filestore.retention.rules import RETENTION_DOMAIN, first_retained, tags_of
 from filestore.table import FileStore
 
-__all__ = ["Expiry", "base_checkpoint", "expire", "first_to_keep", "removable_entries"]
+__all__ = ["Expiry", "base_checkpoint", "expire", "first_to_keep", "removable_entries", "stored_rows"]
 
 logger = logging.getLogger(__name__)
 
@@ -129,6 +131,35 @@ def removable_entries(retained: Retained, versions: Sequence[int], checkpoints: 
     """Returns the versions whose log entries can be removed: those before `base_checkpoint`. Pure."""
     base = base_checkpoint(retained, versions, checkpoints)
     return tuple(sorted({v for v in (*versions, *checkpoints) if v < base}))
+
+
+def stored_rows(store: FileStore, planned: Expiry) -> int:
+    """Counts the rows in the data files and pending runs that an expiry would remove; a file has deleted ones, too.
+
+    It reads the whole history once more, for somebody who is asked before.
+    """
+    log, wanted = store.delta_log, set(planned.files)
+
+    def count(_: object) -> int:
+        oldest = log.oldest()
+        by, newest = oldest.definition.partition_by, store.state().version
+        stored: list[DataFile | PendingRun] = list(oldest.files.values())
+        stored += [run for runs in oldest.pending().values() for run in runs]
+        rows = {file.path: file.rows for file in stored if file.path in wanted}
+        for entry in log.required(range(oldest.version + 1, newest + 1)):
+            rows |= {file.path: file.rows for file in _added(entry, by) if file.path in wanted}
+        return sum(rows.values())
+
+    return log.read_consistently(count)
+
+
+def _added(entry: Commit, partition_by: Sequence[str]) -> Iterator[DataFile | PendingRun]:
+    for action in entry.actions:
+        domain = action.get("domainMetadata", {})
+        if "add" in action:
+            yield data_file(action["add"], partition_by)
+        elif domain.get("domain", "").startswith(RUN_DOMAIN) and not domain["removed"]:
+            yield pending_run(domain["configuration"], partition_by)
 
 
 def _first(store: FileStore, state: TableState) -> int:

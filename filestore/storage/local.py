@@ -7,7 +7,7 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from io import FileIO
@@ -24,6 +24,7 @@ from filestore.storage.refusals import exists_already, no_conditions, no_file
 __all__ = ["LocalFile", "LocalStorage", "sync_folder", "temporary_folder", "writing"]
 
 _MAPPED_BYTES = 512 << 10
+_ATTEMPTS = 5
 
 
 class LocalFile(Closing):
@@ -85,7 +86,10 @@ class LocalFile(Closing):
 
 
 class LocalStorage:
-    """The local file system. `write_new` makes a hard link, which is atomic and exclusive in POSIX."""
+    """The local file system. `write_new` makes a hard link, which is atomic and exclusive in POSIX.
+
+    A clean-up of young files may remove the temporary file of a write that is running: it is then made again.
+    """
 
     def read(self, path: str) -> bytes:
         """Returns the file's bytes."""
@@ -109,8 +113,7 @@ class LocalStorage:
         target = Path(path)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            with _temporary(target, data) as temporary:
-                os.link(temporary, target)
+            _publish(target, data, os.link)
             sync_folder(target.parent)
         except FileExistsError as error:
             raise exists_already(path) from error
@@ -123,8 +126,7 @@ class LocalStorage:
         target = Path(path)
         try:
             target.parent.mkdir(exist_ok=True)
-            with _temporary(target, data) as temporary:
-                os.replace(temporary, target)
+            _publish(target, data, os.replace)
             sync_folder(target.parent)
         except FileNotFoundError as error:
             raise NotFound(f"folder {target.parent.parent} does not exist", code="file-not-found") from error
@@ -266,6 +268,17 @@ def temporary_folder(prefix: str, parent: str | None = None) -> Iterator[str]:
         raise refused(f"cannot create a folder for temporary files in {place}", error) from error
     with made as folder:
         yield folder
+
+
+def _publish(target: Path, data: bytes, publish: Callable[[Path, Path], None]) -> None:
+    """Gives bytes a name at once; again, if somebody removed the temporary file. Without its folder it fails."""
+    for left in reversed(range(_ATTEMPTS)):
+        try:
+            with _temporary(target, data) as temporary:
+                return publish(temporary, target)
+        except FileNotFoundError:
+            if not left:
+                raise
 
 
 @contextmanager

@@ -90,7 +90,7 @@ def expire(
     """Expire old versions by the options snapshot.*; those of tags and consumers are kept."""
     with open_table(name, catalog, token) as table:
         if not (yes or dry_run) and (planned := table.expire(dry_run=True)).anything:
-            confirm(about_expiry(name, planned))
+            confirm(about_expiry(name, table, planned))
         done = table.expire(dry_run=dry_run)
     if output is Format.JSON:
         names = ("first", "versions", "files", "bytes", "log_entries")

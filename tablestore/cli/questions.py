@@ -28,11 +28,14 @@ def about_orphans(found: Sequence[Leftover]) -> str:
     return f"Remove these {len(found):,} files ({listed}) with {sum(left.size for left in found):,} bytes?"
 
 
-def about_expiry(name: str, planned: Expiry) -> str:
+def about_expiry(name: str, table: Table, planned: Expiry) -> str:
     """Asks about an expiry, from which no version comes back."""
+    from filestore.life.expiry import stored_rows  # loads what tables need
+
     return (
         f"Let {planned.versions:,} versions of {name} expire, all before version {planned.first}, and remove "
-        f"{len(planned.files):,} files with {planned.bytes:,} bytes? They can never be read or restored again."
+        f"{len(planned.files):,} files with {stored_rows(table.filestore, planned):,} rows, counting those that later "
+        f"files have, too, and {planned.bytes:,} bytes? They can never be read or restored again."
     )
 
 

@@ -70,12 +70,18 @@ def test_a_new_log_begins_once(busy: Table, run: Run) -> None:
 def test_an_expiry_can_be_looked_at_first(busy: Table, run: Run) -> None:
     planned = json.loads(run("expire", "shop.busy", "--dry-run", "--format", "json").stdout)
     assert planned["versions"] == 6
+    states = [busy.filestore.state(version) for version in range(8)]
+    kept = {path for state in states[planned["first"] :] for path in state.files}
+    rows = {path: file.rows for state in states for path, file in state.files.items() if path not in kept}
+    removed = sum(rows.values())
+    assert removed > 0
     assert busy.filestore.state().version == 7
     for answers in ("", "n\n"):
         asked = run("expire", "shop.busy", answers=answers)
         assert asked.exit_code == 1
         assert "Let 6 versions of shop.busy expire, all before version 6, and remove " in asked.stderr
-        assert f"with {planned['bytes']:,} bytes? They can never be read" in asked.stderr
+        assert f" files with {removed:,} rows, " in asked.stderr
+        assert f" and {planned['bytes']:,} bytes? They can never be read" in asked.stderr
     assert busy.filestore.state().version == 7
     done = run("expire", "shop.busy", "--yes")
     assert "6 versions expired" in done.stderr

@@ -16,6 +16,7 @@ from compaction.compact import compact_slots, compact_table
 from filestore.errors import Conflict, InvalidRequest, NotFound, TableStoreError
 from filestore.files.writer import TableFiles
 from filestore.operations.fold import fold_slots, fold_table
+from filestore.storage.local import LocalStorage
 from tablestore import Store, Table
 from tablestore.writing.write_job import TaskOutcome, WriteJob
 from tests.tables import in_order
@@ -364,3 +365,35 @@ def test_a_compaction_whose_version_expires_meanwhile_begins_again(store: Store,
     assert runs
     assert [row["id"] for row in rows(table)] == [7, 8, 9]
     assert table.examine().problems == ()
+
+
+@pytest.mark.parametrize("call", ["link", "replace"])
+def test_a_clean_up_of_young_files_takes_the_temporary_file_of_a_commit(
+    store: Store, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """It is made again, whatever kind of file is written."""
+    table = store.create_table("shop.young", "id BIGINT", primary_key=["id"])
+    table.write([{"id": 1}])
+    publish, removed = getattr(os, call), []
+
+    def cleaned_first(temporary: Path, target: Path) -> None:
+        if not removed:
+            cleaner = store.managed_table("shop.young")
+            removed.extend(left.path for left in cleaner.remove_orphans(timedelta(0), dry_run=False, even_young=True))
+        publish(temporary, target)
+
+    monkeypatch.setattr(os, call, cleaned_first)
+    if call == "link":
+        table.create_tag("kept")
+        assert [tag.name for tag in table.tags()] == ["kept"]
+    else:
+        LocalStorage().replace(f"{table.location}/_delta_log/_last_checkpoint", b"{}")
+        assert Path(table.location, "_delta_log", "_last_checkpoint").read_bytes() == b"{}"
+    assert any(path.endswith(".tmp") for path in removed)
+
+
+def test_a_dropped_table_is_not_made_again_by_its_temporary_files(tmp_path: Path) -> None:
+    target = tmp_path / "gone" / "file"
+    with pytest.raises(NotFound):
+        LocalStorage().replace(str(tmp_path / "gone" / "deeper" / "file"), b"x")
+    assert not target.parent.exists()
