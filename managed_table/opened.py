@@ -20,7 +20,7 @@ from filestore.table import FileStore
 from log.table.store import LogConfig
 from log.table.systems import open_log
 from managed_table.identity import TableIdentity
-from managed_table.own_log import require_own_records
+from managed_table.own_log import OwnRecords
 
 __all__ = ["OpenedTable"]
 
@@ -106,8 +106,8 @@ class OpenedTable:
             NotFound: ``log-gap``: the log has lost its end.
             Unavailable: the log does not answer.
         """
-        state = self.filestore.state()
-        config = self.required_log(state.definition)
+        records = OwnRecords.newest(self.filestore)
+        config = self.required_log(records.state.definition)
         with open_log(config, self.ambient) as log:
-            require_own_records(log, state, self.identity.location)
+            records.compare(log)
         return config

@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from filestore.delta.state import TableState
 from filestore.errors import Corrupt
 from filestore.model.log_range import ends_before
+from filestore.table import FileStore
 from log.table.store import LogStore, gap, log_behind
 
-__all__ = ["require_own_log", "require_own_records", "require_records", "require_same_log"]
-
-
-def require_records(state: TableState, version: int, where: str) -> None:
-    """Refuses a version whose records were in a log that the table does not have any more.
-
-    Args:
-        state: The newest version that is known.
-        version: The version of the records.
-        where: The table.
-
-    Raises:
-        NotFound: ``log-gap``.
-    """
-    if version <= state.log.begins:
-        raise gap(
-            where,
-            f"it begins with version {state.log.begins}, since an earlier one was lost, and with it the records of "
-            f"version {version}",
-        )
+__all__ = ["OwnRecords", "require_own_log", "require_same_log"]
 
 
 def require_same_log(log: LogStore, state: TableState) -> None:
@@ -58,16 +42,60 @@ def require_own_log(log: LogStore, state: TableState) -> None:
         raise log_behind(state.table_id, bucket, end, needed)
 
 
-def require_own_records(log: LogStore, state: TableState, where: str) -> None:
-    """Refuses a log as `require_own_log` does, for a reader: records that it has lost are a gap.
+@dataclass(frozen=True, slots=True)
+class OwnRecords:
+    """The records that a table's log has: those of versions behind the one with which it began. Readers ask here.
 
-    Raises:
-        Corrupt: ``log-replaced``.
-        NotFound: ``log-gap``.
+    Attributes:
+        state: The newest version that is known.
+        where: The table.
     """
-    try:
-        require_own_log(log, state)
-    except Corrupt as error:
-        if error.code != "log-behind":
-            raise
-        raise gap(where, error.message) from error
+
+    state: TableState
+    where: str
+
+    @classmethod
+    def known(cls, store: FileStore) -> OwnRecords:
+        """Returns the records by the newest version that was read, without another look."""
+        return cls(store.known, store.location)
+
+    @classmethod
+    def newest(cls, store: FileStore) -> OwnRecords:
+        """Returns the records by the newest version."""
+        return cls(store.state(), store.location)
+
+    @property
+    def first(self) -> int:
+        """The version behind which records are there."""
+        return self.state.log.begins
+
+    def has(self, version: int) -> bool:
+        """Returns whether the records of a version are in the log that the table has, and not in one that was lost."""
+        return version > self.first
+
+    def require(self, version: int) -> None:
+        """Refuses a version whose records were in a log that was lost.
+
+        Raises:
+            NotFound: ``log-gap``.
+        """
+        if not self.has(version):
+            raise gap(
+                self.where,
+                f"it begins with version {self.first}, since an earlier one was lost, and with it the records of "
+                f"version {version}",
+            )
+
+    def compare(self, log: LogStore) -> None:
+        """Refuses a log as `require_own_log` does; but what it has lost at its end is a gap.
+
+        Raises:
+            Corrupt: ``log-replaced``.
+            NotFound: ``log-gap``.
+        """
+        try:
+            require_own_log(log, self.state)
+        except Corrupt as error:
+            if error.code != "log-behind":
+                raise
+            raise gap(self.where, error.message) from error

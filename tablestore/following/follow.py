@@ -23,7 +23,7 @@ from filestore.reading.scan import plan_scan
 from filestore.rows.casting import cast_rows
 from filestore.table import FileStore
 from log.table.store import LogConfig
-from managed_table.own_log import require_own_records, require_records
+from managed_table.own_log import OwnRecords
 from tablestore.following.follow_metrics import FollowMeter
 from tablestore.following.gaps import OnLogGap, is_gap, reading_replaced, truncation
 from tablestore.following.pieces import (
@@ -215,9 +215,9 @@ class Run:
 
     def _compared(self, records: RecordReader) -> Iterator[pa.RecordBatch]:
         """Compares the log with the newest version."""
-        newest = self._filestore.state()
-        self._reach_by(records, newest.definition)
-        require_own_records(records.log, newest, self._filestore.location)
+        own = OwnRecords.newest(self._filestore)
+        self._reach_by(records, own.state.definition)
+        own.compare(records.log)
         yield from ()
 
     def _version(self, records: RecordReader, commit: Commit) -> Iterator[pa.RecordBatch]:
@@ -322,7 +322,7 @@ class Run:
             yield
         except (NotFound, Corrupt, Unavailable) as error:
             try:
-                require_records(self._filestore.state(), version, self._filestore.location)
+                OwnRecords.newest(self._filestore).require(version)
             except NotFound as gap:
                 raise gap from error
             raise

@@ -20,6 +20,7 @@ from filestore.model.log_mode import LogMode
 from filestore.model.log_range import LogTransaction
 from filestore.model.snapshot import Operation, Snapshot
 from filestore.reading.scan import ScanPlan, plan_scan
+from managed_table.own_log import OwnRecords
 from tablestore.incoming.moments import milliseconds
 
 __all__ = ["Difference", "FromLog", "Recorded", "Replaced", "Step", "changelog_step", "steps"]
@@ -83,12 +84,16 @@ class Difference:
 Step = FromLog | Replaced | Recorded | Difference
 
 
-def steps(snapshots: Iterable[Snapshot], *, keyed: bool) -> Iterator[FromLog | Replaced]:
+def steps(snapshots: Iterable[Snapshot], records: OwnRecords, *, keyed: bool) -> Iterator[FromLog | Replaced]:
     """The steps through those snapshots, which follow each other; commits that change no rows have none.
 
     Args:
         snapshots: The snapshots.
+        records: The records that the log has.
         keyed: Whether the table has a primary key: then the log has the changes of a rollback.
+
+    Raises:
+        NotFound: ``log-gap``: the records of a snapshot were in a log that was lost.
     """
     for snapshot in snapshots:
         match snapshot.operation:
@@ -97,18 +102,26 @@ def steps(snapshots: Iterable[Snapshot], *, keyed: bool) -> Iterator[FromLog | R
             case Operation.ROLLBACK if not keyed:
                 yield Replaced(snapshot.version)
             case Operation.WRITE | Operation.ROLLBACK if snapshot.transactions:
-                yield FromLog(snapshot.version, snapshot.transactions, milliseconds(snapshot.timestamp))
+                yield _from_log(snapshot, records)
             case _:
                 pass
 
 
-def changelog_step(commit: Commit, definition: TableDefinition, *, logged: bool) -> Step | None:
+def _from_log(snapshot: Snapshot, records: OwnRecords) -> FromLog:
+    records.require(snapshot.version)
+    return FromLog(snapshot.version, snapshot.transactions, milliseconds(snapshot.timestamp))
+
+
+def changelog_step(commit: Commit, definition: TableDefinition, records: OwnRecords | None) -> Step | None:
     """The step for a version's exact changes; None if its commit changes no rows.
 
     Args:
         commit: The version's entry.
         definition: The table's definition in that version.
-        logged: Whether the reader has the table's log.
+        records: The records that the log has; None for a reader that has no log, or shall do without it.
+
+    Raises:
+        NotFound: ``log-gap``: the version's records were in a log that was lost.
     """
     snapshot = commit.snapshot()
     match snapshot.operation:
@@ -116,10 +129,10 @@ def changelog_step(commit: Commit, definition: TableDefinition, *, logged: bool)
             pass
         case _:
             return None  # a fold merges changes that our readers have merged already
-    if snapshot.operation is Operation.WRITE and logged and _log_is_complete(definition):
+    if snapshot.operation is Operation.WRITE and records is not None and _log_is_complete(definition):
         if not snapshot.transactions:
             return None
-        return FromLog(snapshot.version, snapshot.transactions, milliseconds(snapshot.timestamp))
+        return _from_log(snapshot, records)
     if _has_change_data(commit) and _change_data_is_exact(definition):
         return Recorded(snapshot.version)
     return Difference(snapshot.version)

@@ -25,7 +25,7 @@ from filestore.reading.difference import SlotDifference, VersionPair, changed_ro
 from filestore.reading.scan import ScanPlan, scan
 from filestore.rows.reshape import reshaped
 from filestore.rows.upserts import upserts
-from managed_table.own_log import require_records
+from managed_table.own_log import OwnRecords
 from tablestore.following.admission import between
 from tablestore.following.hybrid import Difference, FromLog, Recorded, Replaced, Step, changelog_step, steps
 from tablestore.following.records import RecordReader
@@ -254,7 +254,6 @@ class Planner:
             case None:
                 return []
             case FromLog():
-                require_records(self._walk.filestore.known, step.version, self._walk.filestore.location)
                 return self._logged_pieces(step, definition)
             case Recorded():
                 return self._recorded(commit, definition)
@@ -264,11 +263,12 @@ class Planner:
                 return difference_pieces(self._walk, *self._walk.pair(version), self._wanted)
 
     def _step(self, commit: Commit, definition: TableDefinition) -> Step | None:
+        records = OwnRecords.known(self._walk.filestore)
         if self._mode is ResultMode.CHANGELOG:
             # a position in the middle of a version counts its records, so tasks do not go over to its files
-            lost = not self._by_bucket and commit.version <= self._walk.filestore.known.log.begins
-            return changelog_step(commit, definition, logged=self._logged and not lost)
-        return next(steps([commit.snapshot()], keyed=bool(definition.primary_key)), None)
+            lost = not self._by_bucket and not records.has(commit.version)
+            return changelog_step(commit, definition, records if self._logged and not lost else None)
+        return next(steps([commit.snapshot()], records, keyed=bool(definition.primary_key)), None)
 
     def _logged_pieces(self, step: FromLog, definition: TableDefinition) -> list[Piece]:
         if not self._by_bucket:

@@ -23,7 +23,7 @@ from filestore.rows.reshape import reshaped
 from filestore.rows.upserts import as_upserts
 from log.table.store import LogBatch, LogControl, LogTail
 from log.table.systems import open_log
-from managed_table.own_log import require_records
+from managed_table.own_log import OwnRecords
 from tablestore.following.follow import Run
 from tablestore.following.gaps import reading_replaced
 from tablestore.following.hybrid import Replaced
@@ -63,7 +63,7 @@ class TailRun(Run):
     def _start_tail(self) -> None:
         """Goes to the offsets at which the log continues after the version that was read."""
         assert self._config is not None
-        require_records(self._filestore.state(), self._at.version + 1, self._filestore.location)
+        OwnRecords.newest(self._filestore).require(self._at.version + 1)
         self._state: TableState = self._filestore.state(self._at.version)
         self._offsets = {b: self._state.log.repaired.get(b, 0) for b in range(self._config.buckets)}
         self._known = {t.id for t in self._state.log.open}
@@ -134,7 +134,7 @@ class TailRun(Run):
             self._require_same_table()
             self._state = self._state.next(commit.version, commit.actions)
             if commit.begins_log:  # this reader may have records of the former one that no version will ever name
-                require_records(self._state, self._at.version + 1, self._filestore.location)
+                OwnRecords(self._state, self._filestore.location).require(self._at.version + 1)
             self._named.update((t.id, commit.version) for t in commit.snapshot().transactions)
             ends = dict(self._state.log.offsets)
             for bucket, offset in self._state.log.repaired.items():

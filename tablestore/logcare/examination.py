@@ -9,7 +9,7 @@ from filestore.model.log_range import LogTransaction
 from filestore.table import FileStore
 from log.table.systems import open_log
 from managed_table.opened import OpenedTable
-from managed_table.own_log import require_own_log
+from managed_table.own_log import OwnRecords, require_own_log
 
 __all__ = ["examine_log"]
 
@@ -76,8 +76,9 @@ def _named(filestore: FileStore, state: TableState) -> list[tuple[LogTransaction
     """Lists the transactions of all versions that can be read, but for those that were published again."""
     named: list[tuple[LogTransaction, int]] = []
     again: set[str] = set()
+    own = OwnRecords(state, filestore.location)
     for snapshot in filestore.snapshots():
-        if not state.log.begins < snapshot.version <= state.version:
+        if not own.has(snapshot.version) or snapshot.version > state.version:
             continue  # it was committed a moment ago, or its records were in a log that was lost
         again |= snapshot.republished.keys()
         named += [(transaction, snapshot.version) for transaction in snapshot.transactions]

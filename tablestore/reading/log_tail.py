@@ -15,7 +15,7 @@ from log.table.store import LogBatch, LogConfig, LogStore
 from log.table.systems import open_log
 from log.table.tailing import read_until
 from managed_table.opened import OpenedTable
-from managed_table.own_log import require_own_records
+from managed_table.own_log import OwnRecords
 from tablestore.recovering.tail_scan import unnamed
 
 __all__ = ["TailPart", "VisibleTail"]
@@ -93,7 +93,7 @@ class VisibleTail:
             yield from _changes(log, self._parts(log, state))
 
     def _parts(self, log: LogStore, state: TableState) -> list[TailPart]:
-        require_own_records(log, state, self.filestore.location)
+        OwnRecords(state, self.filestore.location).compare(log)
         named = frozenset(transaction.id for transaction in state.log.open)
         ranges = [part for transaction in state.log.open for part in transaction.ranges]
         starts, ends = log.start_offsets(), log.end_offsets()

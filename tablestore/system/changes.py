@@ -24,7 +24,7 @@ from filestore.rows.casting import cast_rows
 from filestore.rows.reshape import reshaped
 from filestore.table import FileStore
 from log.table.store import LogConfig
-from managed_table.own_log import require_records
+from managed_table.own_log import OwnRecords
 from tablestore.following.hybrid import FromLog, Replaced, steps
 from tablestore.following.records import RecordReader, definition_after
 
@@ -146,7 +146,7 @@ def audit_parts(store: FileStore, log: LogConfig, from_version: int | None, to_v
     newest = store.state()
     last = newest.version if to_version is None else to_version
     # the rows that older overwrites replaced may be gone, although their log entries exist
-    first = max(first_retained(newest), newest.log.begins) if from_version is None else from_version
+    first = max(first_retained(newest), OwnRecords.known(store).first) if from_version is None else from_version
     if first > last:
         raise InvalidRequest(
             f"from_version={first} is after to_version={last}: the audit log cannot go backward", code="bad-versions"
@@ -170,9 +170,7 @@ def _plan(store: FileStore, commit: Commit, definition: TableDefinition, planned
     """Adds the changes of a version to each bucket that it changed."""
     snapshot = commit.snapshot()
     timestamp_ms = snapshot.timestamp_ms
-    for step in steps([snapshot], keyed=bool(definition.primary_key)):
-        if isinstance(step, FromLog):
-            require_records(store.known, step.version, store.location)
+    for step in steps([snapshot], OwnRecords.known(store), keyed=bool(definition.primary_key)):
         by_bucket = _logged(step) if isinstance(step, FromLog) else _replaced(store, step)
         for bucket, changes in by_bucket.items():
             planned[bucket].append(_Commit(commit.version, timestamp_ms, definition.schema, tuple(changes)))
