@@ -36,7 +36,10 @@ from log.json_rows import decode_rows, encode_rows, quoted
 from log.table.store import LogConfig
 from log.table.transaction_ids import parse_transaction_id
 
-__all__ = ["ControlMessage", "DebeziumJson", "Messages", "RowMessages"]
+__all__ = ["CONTROL_KEY", "ControlMessage", "DebeziumJson", "Messages", "RowMessages"]
+
+CONTROL_KEY = b"{}"
+"""The key of a control record in a topic that takes none without: the columns of no row."""
 
 _KIND_BYTES = 2
 _BEFORE = '"before":'
@@ -111,7 +114,7 @@ class DebeziumJson:
         return Messages(keys, frame.select(value.cast(pl.Binary)).to_series())
 
     def encode_control(self, payload: Mapping[str, Any], transaction_id: str, sequence: int, now_ms: int) -> bytes:
-        """A control record's value; its key is null."""
+        """A control record's value; its key is null, or `CONTROL_KEY` in a compacted topic."""
         source = self._source(transaction_id)
         body = json.dumps(dict(payload), ensure_ascii=False, separators=(",", ":"))
         head = f'{_prefix(transaction_id)}{_CONTROL_KIND}","seq":{sequence}{source}'

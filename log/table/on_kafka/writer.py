@@ -19,7 +19,7 @@ from log.kafka.producers import KeptProducer, keep, new_producer, take
 from log.kafka.sending import Connect, Headers, Producer, Report, Sender
 from log.kafka.transactions import ProducerState, TransactionState
 from log.slices import slices
-from log.table.log_record import DebeziumJson
+from log.table.log_record import CONTROL_KEY, DebeziumJson
 from log.table.on_kafka.settings import (
     TOMBSTONE_HEADER,
     plain_producer_settings,
@@ -96,11 +96,11 @@ class KafkaLogWriter:
         self._sender.send(values, messages.keys, bucket, headers=headers, offsets=True)
 
     def control(self, bucket: int, payload: Mapping[str, Any]) -> None:
-        """Sends the control record as one message without a key."""
+        """Sends the control record as one message; a compacted topic takes none without a key."""
         self._require_open(bucket)
         sequence = self._sender.counts.get(bucket, 0)
         value = self._format.encode_control(payload, self._id, sequence, self._ambient.now_ms())
-        self._sender.send([value], None, bucket, offsets=True)
+        self._sender.send([value], [CONTROL_KEY] if self._config.compacts else None, bucket, offsets=True)
 
     def prepare(self) -> LogTransaction | None:
         """Flushes, then asks the brokers what they have stored."""

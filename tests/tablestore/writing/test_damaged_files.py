@@ -23,6 +23,7 @@ from tablestore.following.gaps import truncates
 from tests.depth import sampled
 from tests.faults import Call, FaultyStorage
 from tests.opened import again
+from tests.servers.kafka import KafkaBroker
 from tests.tables import assert_healthy, in_order
 from tests.warehouses import changes, rows, to_arrow
 
@@ -259,3 +260,35 @@ def test_the_vectors_of_restored_files_count(store: Store) -> None:
     for mode in ("upsert", "changelog"):
         found = fresh.follow(version=restored - 1, stop=restored, mode=mode)
         assert applied(rows(fresh, restored - 1), found) == rows(fresh, then)
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"log.consistency": "eventual"}, {"log.kafka.cleanup.policy": "compact"}],
+    ids=["", "eventual", "compact"],
+)
+def test_a_log_in_kafka_has_what_replaces_files(store: Store, kafka_broker: KafkaBroker, more: dict[str, str]) -> None:
+    """A compacted topic takes no record without a key: overwrites failed there."""
+    servers = {"log.system": "kafka", "log.kafka.bootstrap.servers": kafka_broker.bootstrap}
+    options = {"bucket": "2", **servers, **more}
+    columns = "day STRING, id BIGINT, v BIGINT"
+    table = store.create_table("shop.t", columns, primary_key=["day", "id"], partition_by=["day"], options=options)
+    put(table, "b", range(5), 1)
+    put(table, "a", range(9), 0)
+    then = put(table, "a", range(40), 1, overwrite={"day": "a"})
+    put(table, "a", range(10, 50), 2)
+    expected = rows(table, then)
+    for path in later_files(table, then):
+        flip(Path(table.location, path))
+    restored = store.table("shop.t").rollback(then).version
+    put(table, "a", range(3), 7)
+    fresh = store.table("shop.t")
+    assert rows(fresh, restored) == expected
+    assert fresh.examine().findings == ()
+    assert applied(expected, fresh.follow(version=restored, stop=restored + 1)) == rows(fresh)
+    with pytest.raises(NotFound, match="scan='full'"):
+        list(fresh.follow(version=restored - 1, stop=restored + 1))
+    again = fresh.follow(version=restored - 1, stop=restored + 1, on_log_gap="rescan")
+    assert applied([], again) == rows(fresh)
