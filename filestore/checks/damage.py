@@ -5,7 +5,8 @@ Other checks decode what they need, and a file has more than that: an index by w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from filestore.delta.vectors import positions
 from filestore.errors import Corrupt, TableStoreError
@@ -14,7 +15,7 @@ from filestore.files.writer import TableFiles
 from filestore.model.files import DataFile, Tombstones
 from filestore.unreadable import is_unreadable
 
-__all__ = ["damage_of", "is_checksum", "require_undamaged"]
+__all__ = ["damage_of", "is_checksum", "require_undamaged", "restoring"]
 
 
 def damage_of(parquet: ParquetReader) -> str | None:
@@ -43,11 +44,22 @@ def require_undamaged(table: TableFiles, files: Iterable[DataFile], runs: Iterab
         Corrupt: ``restored-file``: a file is damaged or missing.
     """
     listed = list(files)
-    try:
+    with restoring(version):
         for path in (*(file.path for file in listed), *(run.path for run in runs)):
             _require_whole(table, path)
         for file in listed:
             positions(table.storage, table.location, file.vector)
+
+
+@contextmanager
+def restoring(version: int) -> Iterator[None]:
+    """Surrounds the reading of files that a version needs which is restored.
+
+    Raises:
+        Corrupt: ``restored-file``: a file is damaged or missing.
+    """
+    try:
+        yield
     except TableStoreError as error:
         if not is_unreadable(error):
             raise

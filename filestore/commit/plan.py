@@ -92,11 +92,10 @@ def _counted(proposal: Proposal, state: TableState, removes: Sequence[str]) -> P
 
 def _parameters(proposal: Proposal) -> dict[str, str]:
     """Returns the partitions that an overwrite or drop replaces, unless it is the whole table."""
-    if proposal.files.replaces.whole_table or not proposal.operation.replaces_partitions:
+    files = proposal.files
+    if files.replaces.whole_table or files.restores is not None or not proposal.operation.replaces_partitions:
         return {}
-    return {
-        PARTITIONS_PARAMETER: json.dumps(proposal.files.replaces.to_json(), ensure_ascii=False, separators=(",", ":"))
-    }
+    return {PARTITIONS_PARAMETER: json.dumps(files.replaces.to_json(), ensure_ascii=False, separators=(",", ":"))}
 
 
 def commit_info(proposal: Proposal, read_version: int | None, timestamp: int) -> Action:

@@ -72,7 +72,6 @@ class ReplacedRows:
     Attributes:
         written: All files that were written so far.
         unused: Those that the last result does not name: leftovers, once it is committed.
-        unread: The last result is empty because files of the rows that leave the table are damaged or missing.
     """
 
     def __init__(self, runner: ChangeRunner) -> None:
@@ -81,12 +80,14 @@ class ReplacedRows:
         self._blank: tuple[ChangeFile, ...] = ()
         self.written: set[str] = set()
         self.unused: set[str] = set()
-        self.unread = False
 
     def of_overwrite(
         self, table: TableFiles, state: TableState, proposal: Proposal, changed: frozenset[Slot] = frozenset()
     ) -> Proposal:
         """Adds change data to the proposal of an overwrite or a drop of partitions.
+
+        None, where rows that leave the table cannot be read: otherwise nobody could replace a damaged file. Readers of
+        the feed then take the commit's files, and fail at the damaged one.
 
         Args:
             table: The table.
@@ -98,8 +99,13 @@ class ReplacedRows:
             return proposal
         before = {path: file for path, file in state.files.items() if file.slot.partition in proposal.files.replaces}
         differences = file_differences(before, {file.path: file for file in proposal.files.adds})
-        cdc = self.of_files(table, differences, changed)
-        files = replace(proposal.files, cdc=cdc, unread=self.unread)
+        try:
+            files = replace(proposal.files, cdc=self.of_files(table, differences, changed))
+        except TableStoreError as error:
+            if not is_unreadable(error):
+                raise
+            self.unused = self.written
+            files = replace(proposal.files, cdc=(), unread=True)
         return replace(proposal, files=files, premises=replace(proposal.premises, replaced_slots=True))
 
     def of_files(
@@ -107,23 +113,14 @@ class ReplacedRows:
     ) -> tuple[ChangeFile, ...]:
         """Returns the change data of a commit with those differences; nothing where readers can derive it.
 
-        Nothing, too, where rows that leave the table cannot be read: otherwise nobody could replace a damaged file.
-        Readers of the feed then take the commit's files, and fail at the damaged one.
-
         Args:
             table: The table.
             differences: The differences between the files of the version before the commit and after it.
             changed: Slots whose rows others changed since the last call.
         """
         named: tuple[ChangeFile, ...] = ()
-        self.unread = False
         if needs_change_data(table.definition) and not readers_can_derive(differences):
-            try:
-                named = self._written_changes(table, differences, changed) or self._nothing(table, differences[0].slot)
-            except TableStoreError as error:
-                if not is_unreadable(error):
-                    raise
-                self.unread = True
+            named = self._written_changes(table, differences, changed) or self._nothing(table, differences[0].slot)
         self.unused = self.written - {file.path for file in named}
         return named
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import pyarrow.compute as pc
 
-from filestore.checks.damage import require_undamaged
+from filestore.checks.damage import require_undamaged, restoring
 from filestore.commit.conflict import Rebase
 from filestore.commit.loop import Committed
 from filestore.commit.new_files import any_fenced
@@ -128,7 +128,9 @@ class _Rollback:
         ):
             self.discard_target()
             self._since = base.version
-            refolded = refold(filestore, as_defined_now(filestore.state(self.version), base))
+            older = as_defined_now(filestore.state(self.version), base)
+            with restoring(self.version):
+                refolded = refold(filestore, older)
             self._target = base.definition, refolded
         return self._target[1].state
 
@@ -241,7 +243,7 @@ class _Attempt(CommitAttempt):
                 removes=what.removes,
                 cdc=cdc,
                 restores=self._work.version if unread else None,
-                unread=unread or self._changes.unread,
+                unread=unread,
             ),
             # a delete that is rolled back must not make rows late
             runs=RunChanges(folded=pending, tombstones=what.remembered, forgotten=what.forgotten),

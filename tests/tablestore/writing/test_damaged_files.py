@@ -202,22 +202,33 @@ def test_an_overwrite_replaces_files_that_cannot_be_read(store: Store, setting: 
     assert_healthy_but_for_old_files(table, damage)
 
 
-def test_a_rollback_to_a_version_with_a_damaged_file_says_so_and_changes_nothing(store: Store) -> None:
-    table = make(store, "log")
+@pytest.mark.few(4)
+@pytest.mark.parametrize("both", [False, True], ids=["it alone", "the newest, too"])
+@pytest.mark.parametrize("setting", [s for s in SETTINGS if s not in ("no log", "no log, merge on read")])
+def test_a_rollback_to_a_version_with_a_damaged_file_says_so_and_changes_nothing(
+    store: Store, setting: str, both: bool
+) -> None:
+    """Without a log and with change data it was committed, and nobody could read the table any more."""
+    table = make(store, setting)
     first = put(table, "a", range(5), 1)
     then = put(table, "a", range(5, 9), 1)
     bad = later_files(table, first)
     put(table, "a", range(40), 2)
-    newest = table.filestore.state().version
-    for path in {*bad, *later_files(table, then)}:
+    table.compact(full=True)
+    newest, expected = table.filestore.state().version, rows(table)
+    for path in {*bad, *(later_files(table, then) if both else ())}:
         flip(Path(table.location, path))
     table = store.table("shop.t")
     with pytest.raises(Corrupt, match=f"version {then} needs a file that cannot be read") as refused:
         table.rollback(then)
     assert refused.value.code == "restored-file"
     assert table.filestore.state().version == newest
+    assert both or rows(table) == expected
     table.rollback(first)
     assert len(rows(table)) == 5
+    entry = table.filestore.delta_log.read_entry(table.filestore.state().version)
+    assert entry is not None
+    assert entry.actions[0]["commitInfo"]["operationParameters"] == {}, "it replaces the whole table"
 
 
 def test_a_rollback_without_damage_logs_the_rows_that_change(store: Store) -> None:
