@@ -148,6 +148,13 @@ SHAPES = {
     "window": Shape("INSERT INTO {1} SELECT id, max(n) OVER (PARTITION BY id) AS n, name FROM {0}"),
     "with": Shape("INSERT INTO {1} WITH d AS (SELECT * FROM {0}) SELECT * FROM d"),
     "overwrite": Shape("INSERT OVERWRITE {1} SELECT * FROM {0}"),
+    "merge": Shape(
+        "MERGE INTO {1} t USING {0} s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    ),
+    "merge of columns": Shape(
+        "MERGE INTO {1} t USING {0} s ON t.id = s.id WHEN MATCHED THEN UPDATE SET n = s.n, name = s.name "
+        "WHEN NOT MATCHED AND s.n > 0 THEN INSERT *"
+    ),
 }
 
 
@@ -185,8 +192,10 @@ TARGETS = {
 CASES = [
     case
     for case in itertools.product(SOURCES, SHAPES, TARGETS)
-    if case[1] != "overwrite" or TARGETS[case[2]].replaceable  # a topic is not overwritten
+    if TARGETS[case[2]].replaceable or case[1] != "overwrite"
+    if case[2] == "rows" or not case[1].startswith("merge")
 ]
+"""A topic is not overwritten, and only a table whose rows are replaced has such a MERGE."""
 
 
 class Insertion:

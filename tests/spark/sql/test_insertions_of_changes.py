@@ -75,7 +75,8 @@ def test_changes_without_a_declared_key_are_refused(topics: Topics, store: Store
         assert sql(f"SELECT * FROM lake.shop.{name}") == []
 
 
-@pytest.mark.parametrize("options", [DEBEZIUM, UPSERT])
+@pytest.mark.few(1)
+@pytest.mark.parametrize("options", [UPSERT, DEBEZIUM])
 def test_a_delete_without_a_sequence_is_an_error(topics: Topics, store: Store, sql: Sql, options: str) -> None:
     """It was late, so the row stayed without a word."""
     table = declare(sql, store, topics, "given", COLUMNS + KEY, options)
@@ -119,6 +120,7 @@ def test_a_cast_to_the_key_that_may_join_two_keys_is_no_copy(topics: Topics, sto
     assert sql("SELECT n FROM lake.shop.users") == [(2,)]
 
 
+@pytest.mark.deep
 def test_a_key_of_a_narrower_type_is_the_key(topics: Topics, store: Store, sql: Sql) -> None:
     """Values that do not fit end the INSERT, so the others are those of the topic; a delete's nulls are no errors."""
     table = declare(sql, store, topics, "given", COLUMNS + KEY, UPSERT)
