@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from filestore.delta.state import TableState
-from filestore.errors import Corrupt
+from filestore.errors import Corrupt, NotFound
 from filestore.model.log_range import ends_before
 from filestore.table import FileStore
 from log.table.store import LogStore, gap, log_behind
@@ -98,4 +98,4 @@ class OwnRecords:
         except Corrupt as error:
             if error.code != "log-behind":
                 raise
-            raise gap(self.where, error.message) from error
+            raise NotFound(f"{error.message}: until then its changes cannot be read", code="log-gap") from error

@@ -160,7 +160,8 @@ def _log_actions(proposal: Proposal, state: TableState) -> list[Action]:
         return []
     domain: dict[str, Any] = {"identity": state.log.identity, "open": [t.to_json() for t in opened]}
     changed = domain_action(LOG_DOMAIN, domain | ({"repaired": repaired} if repaired else {}))
-    moves = state.log.begins and LOG_BEGINS_DOMAIN not in state.domains  # some of 2026-11-28 had it in that domain
+    stated = json.loads(state.domains.get(LOG_BEGINS_DOMAIN, "{}")).get("version", 0)
+    moves = stated != state.log.begins  # versions of 2026-11-28 had it in the domain that is written anew
     return [changed, *([_begins(state.log.begins)] if moves else [])]
 
 

@@ -342,6 +342,20 @@ def test_where_the_log_begins_moves_to_a_domain_of_its_own() -> None:
     assert after.next(7, plan_actions(proposal(ended=frozenset(["t1"])), after, 1)).log.begins == 5
 
 
+def test_the_later_of_both_domains_says_where_the_log_begins() -> None:
+    """A version of 2026-11-28 that begins a log repeats the domain that it does not know."""
+    begun = state().next(6, plan_actions(proposal(Operation.ALTER, new_log=NewLog({"topic": "y"}, {0: 2})), state(), 1))
+    written = {"identity": {"topic": "z"}, "open": [], "begins": 7}
+    older = (domain_action("tablestore.log", written),)
+    after = begun.next(7, [*plan_actions(replace(proposal(), base_version=6), begun, 1), *older])
+    assert after.log.begins == 7
+    assert Commit(7, older).begins_log
+    one = LogTransaction("t1", (LogRange(0, 2, 3, 1),))
+    again = after.next(8, plan_actions(replace(proposal(transactions=(one,)), base_version=7), after, 1))
+    assert again.log.begins == 7
+    assert json.loads(again.domains["tablestore.log.begins"]) == {"version": 7}
+
+
 def test_what_takes_a_lost_transactions_place_is_open_and_only_once() -> None:
     lost, again = LogTransaction("t1", (LogRange(0, 0, 1, 1),)), LogTransaction("t1.x", (LogRange(0, 5, 6, 1),))
     before = state().next(6, plan_actions(proposal(transactions=(lost,)), state(), 1))

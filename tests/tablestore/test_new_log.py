@@ -178,6 +178,18 @@ def test_what_is_left_of_an_embedded_log_is_kept(table: Table) -> None:
     assert (kept / "bucket-00000.sqlite").read_bytes().startswith(b"no database")
 
 
+def test_a_log_in_the_draft_of_an_earlier_version_is_kept(table: Table) -> None:
+    """A new log of 2026-11-28 was made beside the former one, which was moved into it before it got its place."""
+    folder = Path(table.location) / "_log"
+    draft = folder.with_name("_log.abc.tmp")
+    draft.mkdir()
+    before = (folder / "log.json").read_bytes()
+    folder.rename(draft / "lost-7")
+    assert table.new_log() is not None
+    assert (folder / "lost-7" / "log.json").read_bytes() == before
+    assert not draft.exists()
+
+
 @pytest.mark.parametrize("damage", ["gone", "no database", "no identity", "older"])
 def test_whoever_makes_a_new_log_is_killed_at_any_step(store: Store, damage: str, depth: Depth) -> None:
     """The next call goes on, nothing is left beside the log, and what was left of the former one is kept."""

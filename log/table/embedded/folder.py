@@ -125,12 +125,12 @@ class LogFolder:
         _write_durably(draft / _IDENTITY_FILE, json.dumps(self._new_identity(), indent=1))
 
     def _gather(self) -> None:
-        """Moves into the folder what was moved away from its place, and removes drafts, in which nothing is of worth.
+        """Moves into the folder what was moved away from its place, and removes drafts, in which nothing else is of worth.
 
-        A living process whose draft goes fails, and may try again.
+        A living process whose draft goes fails, and may try again. Versions of 2026-11-28 moved a log into their draft.
         """
         try:
-            for lost in self._lost():
+            for lost in (*self._lost(), *(lost for draft in self._drafts() for lost in draft.glob(f"{_LOST}*"))):
                 with contextlib.suppress(FileNotFoundError):  # another process was faster
                     lost.rename(self._folder / lost.name.removeprefix(f"{self._folder.name}."))
         except OSError as error:
