@@ -178,8 +178,8 @@ def _log_state(app_versions: Mapping[str, int], domains: Mapping[str, str]) -> L
 def log_begins(domains: Mapping[str, str]) -> int:
     """Returns the version with which the log begins by a table's domains, or by a commit's; 0 without one.
 
-    Versions of 2026-11-28 had it in the domain of the log, whose other members older writers drop. They repeat the other
-    domain, so the later of both is the one.
+    Versions of 2026-11-28 had it in the domain of the log, whose other members older writers drop. They repeat the
+    other domain, so the later of both is the one.
     """
     own = int(json.loads(domains.get(LOG_BEGINS_DOMAIN, "{}")).get("version", 0))
     return max(own, int(json.loads(domains.get(LOG_DOMAIN, "{}")).get("begins", 0)))

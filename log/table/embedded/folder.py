@@ -125,7 +125,7 @@ class LogFolder:
         _write_durably(draft / _IDENTITY_FILE, json.dumps(self._new_identity(), indent=1))
 
     def _gather(self) -> None:
-        """Moves into the folder what was moved away from its place, and removes drafts, in which nothing else is of worth.
+        """Moves into the folder what was moved away from its place, and removes drafts with all else that they have.
 
         A living process whose draft goes fails, and may try again. Versions of 2026-11-28 moved a log into their draft.
         """
