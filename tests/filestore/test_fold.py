@@ -54,8 +54,7 @@ def test_folds_against_a_dict(sequence: str | None, batches: list[list[dict[str,
         assert_healthy(store)
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize("producer", ["none", "lookup"])
+@pytest.mark.parametrize("producer", [pytest.param("none", marks=pytest.mark.deep), "lookup"])
 @given(st.lists(ROWS, min_size=1, max_size=4), st.integers(1, 9))
 def test_a_fold_that_skips_unchanged_rows_writes_only_those_that_differ(
     producer: str, batches: list[list[dict[str, Any]]], group: int
