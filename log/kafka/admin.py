@@ -32,6 +32,7 @@ _TRANSIENT = frozenset(
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.FENCED_LEADER_EPOCH,
         KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,  # a new leader does not know the end yet (KIP-207)
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._NOENT,
     }
