@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame
 
 __all__ = ["other_relation"]
 
-_OF_THE_TEXT = {"LocalRelation", "OneRowRelation", "Range", "CTERelationRef"}
-"""Spark's leaves that a text names or holds: ``VALUES``, ``range(9)``, a name of WITH."""
+_OF_THE_TEXT = {"LocalRelation", "OneRowRelation", "Range", "CTERelationRef", "UnionLoopRef"}
+"""Spark's leaves that a text names or holds: ``VALUES``, ``range(9)``, a name of WITH, also of WITH RECURSIVE."""
 
 
 def other_relation(query: DataFrame, own: str) -> str | None:

@@ -129,12 +129,23 @@ def test_a_view_reads_no_table_that_it_does_not_name(sql: Sql, query: str, found
 
 
 @pytest.mark.usefixtures("sales", "hidden")
-def test_a_view_may_hold_rows_in_its_text(sql: Sql) -> None:
-    query = """
+@pytest.mark.parametrize(
+    "query",
+    [
+        """
         WITH w AS (SELECT * FROM lake.shop.sales), v AS (SELECT * FROM VALUES (1), (2) AS v(x))
         SELECT w.id, v.x, hidden_none(w.id) AS f, r.id AS r, e
         FROM w JOIN w AS again ON w.id = again.id JOIN v ON w.x = v.x JOIN range(9) r ON r.id = w.id,
-        LATERAL explode(array(1, 2)) AS t(e) WHERE EXISTS (SELECT 1) AND w.id IN (SELECT id FROM w)"""
+        LATERAL explode(array(1, 2)) AS t(e) WHERE EXISTS (SELECT 1) AND w.id IN (SELECT id FROM w)""",
+        """
+        WITH RECURSIVE r(id, n) AS (
+            SELECT id, x FROM lake.shop.sales UNION ALL SELECT id, n - 1 FROM r WHERE n > 0
+        ) SELECT id, n FROM r""",
+        "SELECT id, e FROM lake.shop.sales LATERAL VIEW posexplode(array(x)) t AS p, e WHERE x IN (1, 2) LIMIT 9",
+    ],
+    ids=["with", "recursive", "lateral view"],
+)
+def test_a_view_may_hold_rows_in_its_text(sql: Sql, query: str) -> None:
     sql(f"CREATE MATERIALIZED VIEW lake.shop.v AS {query}")
     sql("INSERT INTO lake.shop.sales VALUES (4, 'b', 2, 8)")
     sql("REFRESH MATERIALIZED VIEW lake.shop.v")
