@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from filestore.model.definition import TableDefinition
-from log.table.store import LogConfig, log_config
+from log.table.config import LogConfig, log_config
 
 __all__ = ["TableIdentity"]
 
@@ -43,7 +43,7 @@ class TableIdentity:
         """Returns the config that opens the table's log with a definition's columns; None for a table without a log.
 
         Raises:
-            InvalidRequest: ``log-location``, ``log-topic``: see `log.table.store.log_config`.
+            InvalidRequest: ``log-location``, ``log-topic``: see `log.table.config.log_config`.
         """
         return log_config(
             definition,

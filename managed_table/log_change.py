@@ -8,7 +8,7 @@ from filestore.ambient import Ambient
 from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest
 from filestore.model.definition import TableDefinition
-from log.table.store import LogConfig
+from log.table.config import LogConfig
 from log.table.systems import open_log
 from managed_table.own_log import require_own_log
 

@@ -17,7 +17,7 @@ from filestore.metrics.meter import NO_METER, Meter
 from filestore.model.definition import TableDefinition
 from filestore.storage.interface import Storage
 from filestore.table import FileStore
-from log.table.store import LogConfig
+from log.table.config import LogConfig
 from log.table.systems import open_log
 from managed_table.identity import TableIdentity
 from managed_table.own_log import OwnRecords

@@ -8,7 +8,8 @@ from filestore.delta.state import TableState
 from filestore.errors import Corrupt, NotFound
 from filestore.model.log_range import ends_before
 from filestore.table import FileStore
-from log.table.store import LogStore, gap, log_behind
+from log.table.config import log_behind
+from log.table.store import LogStore, gap
 
 __all__ = ["OwnRecords", "require_own_log", "require_same_log"]
 

@@ -9,8 +9,8 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from filestore.model.log_range import LogTransaction
 from log.kafka.connection import Connection
 from log.kafka.security import parse_servers
+from log.table.config import LogConfig
 from log.table.log_record import DebeziumJson
-from log.table.store import LogConfig
 
 __all__ = ["CARELESS", "write_late"]
 

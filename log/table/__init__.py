@@ -1,6 +1,7 @@
 """A table's log: one protocol for a log in a folder and for a log in a Kafka topic (PROTOCOL.md).
 
-store       the interface of every log              systems     opens a table's log, of either kind
+store       the interface of every log              config      how a process opens a log
+systems     opens a table's log, of either kind
 embedded    the log in a folder                     on_kafka    the log in a Kafka topic
 log_record  a change as a message                   rows        the columns of rows in a log
 tailing     reads a log's tail up to given offsets

@@ -33,7 +33,7 @@ import pyarrow as pa
 from filestore.errors import Corrupt
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from log.json_rows import decode_rows, encode_rows, quoted
-from log.table.store import LogConfig
+from log.table.config import LogConfig
 from log.table.transaction_ids import parse_transaction_id
 
 __all__ = ["CONTROL_KEY", "ControlMessage", "DebeziumJson", "Messages", "RowMessages"]

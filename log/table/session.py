@@ -8,7 +8,8 @@ from types import TracebackType
 from typing import Self
 
 from filestore.ambient import Ambient
-from log.table.store import LogConfig, LogStore
+from log.table.config import LogConfig
+from log.table.store import LogStore
 from log.table.systems import open_log
 
 __all__ = ["LogSession", "log_session"]

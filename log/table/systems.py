@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from filestore.ambient import Ambient
+from log.table.config import LogConfig
 from log.table.embedded.store import EmbeddedLog
-from log.table.store import LogConfig, LogStore
+from log.table.store import LogStore
 
 __all__ = ["open_log"]
 

@@ -22,7 +22,7 @@ from filestore.model.schema import Schema
 from filestore.reading.scan import plan_scan
 from filestore.rows.casting import cast_rows
 from filestore.table import FileStore
-from log.table.store import LogConfig
+from log.table.config import LogConfig
 from managed_table.own_log import OwnRecords
 from tablestore.following.follow_metrics import FollowMeter
 from tablestore.following.gaps import OnLogGap, is_gap, reading_replaced, truncation

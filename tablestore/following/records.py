@@ -18,7 +18,8 @@ from filestore.model.definition import TableDefinition
 from filestore.model.log_range import LogTransaction
 from filestore.model.schema import Schema
 from filestore.rows.reshape import reshaped
-from log.table.store import LogConfig, LogStore
+from log.table.config import LogConfig
+from log.table.store import LogStore
 from log.table.systems import open_log
 
 __all__ = ["RecordReader", "definition_after"]

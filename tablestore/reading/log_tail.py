@@ -11,7 +11,8 @@ from filestore.ambient import Ambient
 from filestore.delta.state import TableState
 from filestore.model.definition import TableDefinition
 from filestore.table import FileStore
-from log.table.store import LogBatch, LogConfig, LogStore
+from log.table.config import LogConfig
+from log.table.store import LogBatch, LogStore
 from log.table.systems import open_log
 from log.table.tailing import read_until
 from managed_table.opened import OpenedTable

@@ -6,7 +6,8 @@ from filestore.commit.loop import log_begun
 from filestore.delta.state import TableState
 from filestore.errors import Corrupt
 from filestore.table import FileStore
-from log.table.store import LogConfig, LogStore
+from log.table.config import LogConfig
+from log.table.store import LogStore
 from managed_table.own_log import require_own_log
 
 __all__ = ["require_log_of", "writing_log"]

@@ -13,8 +13,8 @@ from filestore.delta.state import TableState
 from filestore.model.definition import TableDefinition
 from filestore.model.snapshot import Operation
 from filestore.table import FileStore
+from log.table.config import LogConfig
 from log.table.session import LogSession
-from log.table.store import LogConfig
 from tablestore.recovering.lease import lease
 from tablestore.recovering.order import LogOrder
 from tablestore.recovering.recovery import Recovery

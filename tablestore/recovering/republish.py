@@ -28,7 +28,8 @@ from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.snapshot import Operation
 from filestore.reading.difference import VersionPair, changed_rows, differences, on_local_disk
 from filestore.table import FileStore
-from log.table.store import LogBatch, LogConfig, LogStore, LogWriter
+from log.table.config import LogConfig
+from log.table.store import LogBatch, LogStore, LogWriter
 from log.table.systems import open_log
 from log.table.transaction_ids import parse_transaction_id
 from tablestore.recovering.control import control_of

@@ -23,7 +23,7 @@ from filestore.retention.rules import first_retained
 from filestore.rows.casting import cast_rows
 from filestore.rows.reshape import reshaped
 from filestore.table import FileStore
-from log.table.store import LogConfig
+from log.table.config import LogConfig
 from managed_table.own_log import OwnRecords
 from tablestore.following.hybrid import FromLog, Replaced, steps
 from tablestore.following.records import RecordReader, definition_after

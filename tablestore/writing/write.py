@@ -36,8 +36,8 @@ from filestore.table import FileStore
 from filestore.writing.slot_result import named_files, written_files
 from filestore.writing.superseded import same_rows, superseded_rows
 from filestore.writing.write import WriteResult, rests_on_rows
+from log.table.config import LogConfig
 from log.table.session import LogSession
-from log.table.store import LogConfig
 from tablestore.recovering.compared import writing_log
 from tablestore.recovering.control import control_message, log_control
 from tablestore.recovering.lease import lease

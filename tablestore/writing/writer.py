@@ -17,8 +17,8 @@ from filestore.model.definition import TableDefinition
 from filestore.model.snapshot import Snapshot
 from filestore.operations.replaced_rows import ChangeRunner, changes_in_threads
 from filestore.table import FileStore
+from log.table.config import LogConfig
 from log.table.session import log_session
-from log.table.store import LogConfig
 from tablestore.recovering.recovery import Recovered, Recovery
 from tablestore.recovering.repair import LogRepair
 from tablestore.writing.apps import check_may_write

@@ -29,8 +29,9 @@ from filestore.ambient import system_ambient
 from filestore.model.log_range import LogTransaction
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.schema import Schema
+from log.table.config import LogConfig
 from log.table.log_record import DebeziumJson
-from log.table.store import LogConfig, LogStore
+from log.table.store import LogStore
 from log.table.systems import open_log
 from tests.servers.kafka import KafkaBroker
 

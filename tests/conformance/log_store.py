@@ -18,7 +18,8 @@ from filestore.model.definition import TableDefinition
 from filestore.model.log_range import LogRange, LogTransaction
 from filestore.model.schema import Column, Schema
 from log.slices import BATCH_ROWS
-from log.table.store import EndReport, LogBatch, LogConfig, LogControl, LogStore, LogTail, log_config
+from log.table.config import LogConfig, log_config
+from log.table.store import EndReport, LogBatch, LogControl, LogStore, LogTail
 from log.table.systems import open_log
 from tests.depth import Depth
 from tests.log.table.processes import WriterProcess, write_in_processes

@@ -16,7 +16,7 @@ from filestore.ambient import system_ambient
 from filestore.errors import TableStoreError, Unavailable
 from filestore.storage.local import LocalStorage
 from log.kafka.transactions import TransactionClient
-from log.table.store import LogConfig
+from log.table.config import LogConfig
 from log.table.systems import open_log
 from tablestore import Store, Table
 from tests.faults import Call, FaultyStorage

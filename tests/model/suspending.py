@@ -25,8 +25,8 @@ from filestore.layout import LEASES, join
 from filestore.model.definition import TableDefinition
 from filestore.model.sql import parse_columns
 from filestore.table import FileStore
+from log.table.config import LogConfig, log_config
 from log.table.embedded.store import EmbeddedLog
-from log.table.store import LogConfig, log_config
 from log.table.systems import open_log
 from managed_table.identity import TableIdentity
 from managed_table.opened import OpenedTable

@@ -15,8 +15,8 @@ from filestore.decoding import well_formed
 from filestore.errors import AlreadyExists, Corrupt, NotFound, TableStoreError
 from filestore.refused import refused, unreadable
 from filestore.storage.local import sync_folder
+from log.table.config import LogConfig
 from log.table.embedded.segments import create_file, partition_path
-from log.table.store import LogConfig
 
 __all__ = ["LogFolder"]
 

@@ -18,6 +18,7 @@ from filestore.ambient import Ambient
 from filestore.errors import AlreadyExists, Conflict, InvalidRequest, TableStoreError
 from filestore.model.log_range import LogRange, LogTransaction
 from log.slices import BATCH_BYTES, BATCH_ROWS, slices
+from log.table.config import LogConfig
 from log.table.embedded.folder import LogFolder
 from log.table.embedded.segments import (
     CONTROL,
@@ -33,7 +34,7 @@ from log.table.embedded.segments import (
 from log.table.embedded.tail import EmbeddedTail
 from log.table.open_transaction import OpenTransaction
 from log.table.rows import conform, keys_of_deletes, row_schema
-from log.table.store import EndReport, LogBatch, LogConfig, LogControl, LogStore, gap
+from log.table.store import EndReport, LogBatch, LogControl, LogStore, gap
 from log.table.transaction_ids import parse_transaction_id
 
 __all__ = ["EmbeddedLog"]

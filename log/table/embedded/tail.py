@@ -8,8 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from filestore.ambient import Ambient
+from log.table.config import LogConfig
 from log.table.embedded.segments import CONTROL, Segments, decode_control, decode_segment, partition_path
-from log.table.store import LogBatch, LogConfig, LogControl, LogTail, gap
+from log.table.store import LogBatch, LogControl, LogTail, gap
 
 __all__ = ["EmbeddedTail"]
 

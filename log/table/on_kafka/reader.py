@@ -15,9 +15,10 @@ from filestore.model.rowkind import KIND_COLUMN
 from log.kafka.fetching import Fetcher
 from log.kafka.messages import Fetched
 from log.kafka.sending import Headers
+from log.table.config import LogConfig
 from log.table.log_record import ControlMessage, DebeziumJson, RowMessages
 from log.table.on_kafka.settings import TOMBSTONE_HEADER, consumer_settings, topic_of
-from log.table.store import LogBatch, LogConfig, LogControl, gap
+from log.table.store import LogBatch, LogControl, gap
 
 __all__ = ["RangeReader", "log_fetcher", "values_of"]
 

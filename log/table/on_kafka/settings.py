@@ -8,7 +8,7 @@ from typing import Any
 from filestore.errors import InvalidRequest, Unsupported
 from log.kafka.errors import TIMEOUT_LIMIT
 from log.kafka.settings import CONSUMER_DEFAULTS, PRODUCER_DEFAULTS, UNBOUNDED_QUEUE, of_clients, seconds_of
-from log.table.store import LogConfig
+from log.table.config import LogConfig
 
 __all__ = [
     "TOMBSTONE_HEADER",

@@ -12,6 +12,7 @@ from filestore.model.log_range import LogTransaction
 from log.kafka.hanging import missing_markers, open_producers
 from log.kafka.security import check_security
 from log.kafka.transactions import FENCED_STATES, OK, ProducerState, TransactionClient, TransactionState
+from log.table.config import LogConfig
 from log.table.on_kafka.reader import RangeReader
 from log.table.on_kafka.settings import client_settings, timeout_seconds
 from log.table.on_kafka.tail import KafkaTail
@@ -19,7 +20,7 @@ from log.table.on_kafka.topic import Topic
 from log.table.on_kafka.writer import KafkaLogWriter, PlainWriter, TransactionWriter
 from log.table.open_transaction import OpenTransaction
 from log.table.rows import row_schema
-from log.table.store import EndReport, LogBatch, LogConfig, LogControl, LogStore
+from log.table.store import EndReport, LogBatch, LogControl, LogStore
 from log.table.transaction_ids import parse_transaction_id
 
 __all__ = ["KafkaLog"]

@@ -9,10 +9,11 @@ import pyarrow as pa
 from filestore.ambient import Ambient
 from filestore.errors import Corrupt
 from log.kafka.messages import Fetched
+from log.table.config import LogConfig
 from log.table.log_record import DebeziumJson, RowMessages
 from log.table.on_kafka.reader import log_fetcher, values_of
 from log.table.on_kafka.settings import tail_settings
-from log.table.store import LogBatch, LogConfig, LogControl, LogTail
+from log.table.store import LogBatch, LogControl, LogTail
 
 __all__ = ["KafkaTail"]
 

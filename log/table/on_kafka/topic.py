@@ -10,6 +10,7 @@ from filestore.errors import AlreadyExists, InvalidRequest, NotFound
 from log.kafka.errors import TIMEOUT_LIMIT, translated
 from log.kafka.requests import Address
 from log.kafka.topic import Place, TopicClient, TopicDescription
+from log.table.config import LogConfig
 from log.table.on_kafka.settings import (
     TRANSACTION_TIMEOUT_MS,
     client_settings,
@@ -18,7 +19,6 @@ from log.table.on_kafka.settings import (
     timeout_unknown,
     topic_of,
 )
-from log.table.store import LogConfig
 
 __all__ = ["Topic"]
 

@@ -19,6 +19,7 @@ from log.kafka.producers import KeptProducer, keep, new_producer, take
 from log.kafka.sending import Connect, Headers, Producer, Report, Sender
 from log.kafka.transactions import ProducerState, TransactionState
 from log.slices import slices
+from log.table.config import LogConfig
 from log.table.log_record import CONTROL_KEY, DebeziumJson
 from log.table.on_kafka.settings import (
     TOMBSTONE_HEADER,
@@ -29,7 +30,6 @@ from log.table.on_kafka.settings import (
     topic_of,
 )
 from log.table.rows import conform, row_schema, taking
-from log.table.store import LogConfig
 
 __all__ = ["KafkaLogWriter", "PlainWriter", "TransactionDesk", "TransactionWriter"]
 

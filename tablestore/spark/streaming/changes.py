@@ -22,7 +22,7 @@ from filestore.life.consumers import Consumer
 from filestore.model.rowkind import RowKind
 from filestore.model.schema import Schema
 from filestore.reading.scan import plan_scan
-from log.table.store import LogConfig
+from log.table.config import LogConfig
 from tablestore.following.admission import Limit, Place, admit
 from tablestore.following.gaps import OnLogGap, is_gap
 from tablestore.following.pieces import (

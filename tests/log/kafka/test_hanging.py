@@ -13,8 +13,8 @@ from filestore.ambient import system_ambient
 from filestore.model.log_range import LogTransaction
 from log.kafka.hanging import missing_markers
 from log.kafka.transactions import Marker, ProducerState
+from log.table.config import LogConfig
 from log.table.on_kafka.store import KafkaLog
-from log.table.store import LogConfig
 from tests.conformance.log_store import changes, prepared, transaction_id
 from tests.depth import sampled
 from tests.late_records import CARELESS, write_late

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from kafka import KafkaConsumer
 from kafka import TopicPartition as ForeignPartition
 
-from log.table.store import LogConfig
+from log.table.config import LogConfig
 from tests.conformance.log_store import BUCKETS, make_config
 from tests.servers.kafka import KafkaBroker, quiet
 from tests.waiting import until

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from filestore.ambient import system_ambient
 from filestore.model.log_range import LogTransaction
-from log.table.store import LogConfig
+from log.table.config import LogConfig
 from log.table.systems import open_log
 
 ROOT = Path(__file__).parents[2]

@@ -18,9 +18,10 @@ from filestore.ambient import system_ambient
 from filestore.errors import AlreadyExists, Corrupt, InvalidRequest, NotFound, Unavailable
 from filestore.model.log_range import LogTransaction
 from filestore.sqlite_files import Connection, open_sqlite
+from log.table.config import LogConfig
 from log.table.embedded import segments
 from log.table.embedded.store import EmbeddedLog
-from log.table.store import LogBatch, LogConfig, LogStore
+from log.table.store import LogBatch, LogStore
 from log.table.systems import open_log
 from tests.conformance.log_store import (
     LogTransactionTests,

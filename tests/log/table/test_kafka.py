@@ -28,9 +28,10 @@ from filestore.errors import (
 )
 from filestore.model.log_range import LogRange, LogTransaction
 from log.kafka.errors import translated
+from log.table.config import LogConfig
 from log.table.log_record import DebeziumJson
 from log.table.on_kafka.settings import TOMBSTONE_HEADER
-from log.table.store import EndReport, LogBatch, LogConfig, LogStore
+from log.table.store import EndReport, LogBatch, LogStore
 from log.table.systems import open_log
 from tests.conformance.log_store import (
     BUCKETS,

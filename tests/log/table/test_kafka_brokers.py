@@ -22,10 +22,11 @@ from log.connector.topic import ConnectorTopic
 from log.connector.writer import ConnectorWriter
 from log.kafka.admin import led
 from log.kafka.transactions import TransactionClient
+from log.table.config import LogConfig
 from log.table.on_kafka.settings import topic_of
 from log.table.on_kafka.store import KafkaLog
 from log.table.on_kafka.topic import Topic
-from log.table.store import EndReport, LogConfig
+from log.table.store import EndReport
 from log.table.systems import open_log
 from tests.conformance.log_store import changes, ids_of, prepared, transaction_id
 from tests.depth import sampled

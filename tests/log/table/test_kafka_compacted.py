@@ -13,7 +13,8 @@ from kafka import TopicPartition as ForeignPartition
 from filestore.ambient import system_ambient
 from filestore.errors import InvalidRequest, NotFound, Unavailable
 from filestore.model.log_range import LogTransaction
-from log.table.store import LogConfig, LogStore
+from log.table.config import LogConfig
+from log.table.store import LogStore
 from log.table.systems import open_log
 from tests.conformance.log_store import changes, ids_of, prepared, rows_of
 from tests.log.table.foreign import SECONDS, becomes, change_topic, kafka_config, topic_setting

@@ -13,9 +13,10 @@ from filestore.ambient import system_ambient
 from filestore.errors import NotFound, Unavailable
 from filestore.model.log_range import LogRange
 from log.kafka.transactions import ProducerState
+from log.table.config import LogConfig
 from log.table.on_kafka.settings import topic_of
 from log.table.on_kafka.writer import PlainWriter
-from log.table.store import EndReport, LogConfig, LogStore
+from log.table.store import EndReport, LogStore
 from log.table.systems import open_log
 from tests.conformance.log_store import LogStoreTests, changes, ids_of, make_config, prepared, transaction_id
 from tests.log.table.foreign import change_topic, foreign_ids, kafka_config

@@ -16,9 +16,9 @@ from filestore.errors import Corrupt, InvalidRequest
 from filestore.model.schema import Column, Schema
 from log.json_rows import decode_rows, encode_rows
 from log.slices import slices
+from log.table.config import LogConfig
 from log.table.log_record import ControlMessage, DebeziumJson, RowMessages
 from log.table.rows import conform, row_schema
-from log.table.store import LogConfig
 from tests.log.schemas import same, tables
 
 no_deadline = settings(deadline=None)  # the machine may be busy with other tests
