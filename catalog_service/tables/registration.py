@@ -25,7 +25,7 @@ from catalog_service.tables.construction import key_of
 from catalog_service.tables.lifecycle import Lifecycle
 from filestore import layout
 from filestore.delta.state import TableState
-from filestore.errors import AlreadyExists, Corrupt, InvalidRequest, NotFound, TableStoreError, Unsupported
+from filestore.errors import AlreadyExists, InvalidRequest, NotFound, TableStoreError
 from filestore.model.definition import TableDefinition
 from filestore.storage.interface import Storage
 
@@ -135,7 +135,7 @@ class Registration:
         name = shown_name(folder) if _is_named(database, folder) else None
         try:
             state = self.lifecycle.steps.found(location)
-        except (Corrupt, NotFound, Unsupported):
+        except TableStoreError:  # it is reported when the folder is registered
             return Candidate(database, folder, location, name)
         if _is_kept(self.lifecycle.repository.table_of(state.table_id)):
             return None

@@ -160,7 +160,7 @@ def _by_slot(files: Iterable[_Stored]) -> dict[Slot, tuple[_Stored, ...]]:
 
 
 def _log_state(app_versions: Mapping[str, int], domains: Mapping[str, str]) -> LogState:
-    with well_formed("what the Delta log says of the table's log", code="bad-log-entry"):
+    with _of_log():
         domain = json.loads(domains.get(LOG_DOMAIN, "{}"))
         return LogState(
             offsets={
@@ -180,9 +180,17 @@ def log_begins(domains: Mapping[str, str]) -> int:
 
     Versions of 2026-11-28 had it in the domain of the log, whose other members older writers drop. They repeat the
     other domain, so the later of both is the one.
+
+    Raises:
+        Corrupt: ``bad-log-entry``.
     """
-    own = int(json.loads(domains.get(LOG_BEGINS_DOMAIN, "{}")).get("version", 0))
-    return max(own, int(json.loads(domains.get(LOG_DOMAIN, "{}")).get("begins", 0)))
+    with _of_log():
+        own = int(json.loads(domains.get(LOG_BEGINS_DOMAIN, "{}")).get("version", 0))
+        return max(own, int(json.loads(domains.get(LOG_DOMAIN, "{}")).get("begins", 0)))
+
+
+def _of_log() -> AbstractContextManager[None]:
+    return well_formed("what the Delta log says of the table's log", code="bad-log-entry")
 
 
 def _apply(state: TableState, version: int, actions: list[Action]) -> TableState:

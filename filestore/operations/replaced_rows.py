@@ -6,6 +6,7 @@ Pending runs are not included: their rows get into the change data feed when the
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -33,6 +34,8 @@ __all__ = [
     "readers_can_derive",
     "write_changes",
 ]
+
+logger = logging.getLogger(__name__)
 
 ChangeRunner = Callable[[TableFiles, Sequence[SlotDifference]], Sequence[tuple[ChangeFile, ...]]]
 """Runs `write_changes` for each difference, anywhere and in any order; the results are in the given order."""
@@ -105,6 +108,9 @@ class ReplacedRows:
             if not is_unreadable(error):
                 raise
             self.unused = self.written
+            note = f"it has no change data, since rows that left the table could not be read: {error.message}"
+            logger.warning("an overwrite goes on; %s", note)
+            proposal = replace(proposal, notes=(*proposal.notes, note))
             files = replace(proposal.files, cdc=(), unread=True)
         return replace(proposal, files=files, premises=replace(proposal.premises, replaced_slots=True))
 

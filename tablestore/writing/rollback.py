@@ -154,6 +154,7 @@ class _Attempt(CommitAttempt):
         self._target = base
         self._transactions: list[LogTransaction] = []
         self._discarded = False
+        self._checked: set[str] = set()
         self._changes = ReplacedRows(work.table.changes)
         self._order = LogOrder(self._filestore, log, base, self.commit_id)
 
@@ -170,9 +171,7 @@ class _Attempt(CommitAttempt):
             self._work.unchanged = self.base.version
             self._work.discard_target()
             return None
-        if self._work.unread:
-            table = self._filestore.table_files(self._target)
-            require_undamaged(table, (*what.adds, *what.vectors), what.remembered, self._work.version)
+        self._require_undamaged(what)
         self._log_changes(self.base, what.slots, f"rollback.{self.base.version}")
         return self._completed(self._proposal(self.base, what, what.slots), self.base)
 
@@ -188,6 +187,7 @@ class _Attempt(CommitAttempt):
     def rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
         """Logs slots again in which others changed rows; behind their changes the records restore the same rows."""
         what = self._restored(state)
+        self._require_undamaged(what)
         if not self._work.unread and changed.rows_changed and self._transactions and _logs_former_rows(state):
             raise Conflict(
                 "rows changed while a rollback logged the ones that it replaces: retry",
@@ -227,6 +227,15 @@ class _Attempt(CommitAttempt):
 
     def _restored(self, base: TableState) -> Restored:
         return restored(base, self._target, self._filestore.ambient.now_ms())
+
+    def _require_undamaged(self, what: Restored) -> None:
+        """Looks at the files that are restored over damaged ones; each once, since others may remove more meanwhile."""
+        if not self._work.unread:
+            return
+        found = [file for file in (*what.adds, *what.vectors) if file.path not in self._checked]
+        table = self._filestore.table_files(self._target)
+        require_undamaged(table, found, what.remembered, self._work.version)
+        self._checked.update(file.path for file in found)
 
     def _proposal(self, base: TableState, what: Restored, changed: frozenset[Slot]) -> Proposal:
         unread = self._work.unread

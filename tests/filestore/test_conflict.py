@@ -26,7 +26,7 @@ from filestore.delta.actions import (
 )
 from filestore.delta.log import Commit
 from filestore.delta.state import TableState
-from filestore.errors import Conflict
+from filestore.errors import Conflict, Corrupt
 from filestore.model.files import DataFile, DeletionVector, PendingRun, Slot, Tombstones
 from filestore.model.log_range import LogRange, LogState, LogTransaction
 from filestore.model.partition_set import ALL_PARTITIONS, NO_PARTITIONS, PartitionSet
@@ -354,6 +354,14 @@ def test_the_later_of_both_domains_says_where_the_log_begins() -> None:
     again = after.next(8, plan_actions(replace(proposal(transactions=(one,)), base_version=7), after, 1))
     assert again.log.begins == 7
     assert json.loads(again.domains["tablestore.log.begins"]) == {"version": 7}
+
+
+@pytest.mark.parametrize(("domain", "text"), [("tablestore.log", "{"), ("tablestore.log.begins", '{"version": "x"}')])
+def test_a_damaged_domain_of_the_log_is_an_error_of_ours(domain: str, text: str) -> None:
+    action = {"domainMetadata": {"domain": domain, "configuration": text, "removed": False}}
+    with pytest.raises(Corrupt, match="what the Delta log says of the table's log") as caught:
+        _ = Commit(7, (action,)).begins_log
+    assert caught.value.code == "bad-log-entry"
 
 
 def test_what_takes_a_lost_transactions_place_is_open_and_only_once() -> None:

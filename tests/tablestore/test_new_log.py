@@ -26,6 +26,7 @@ from filestore.errors import (
 )
 from filestore.model.snapshot import Operation
 from log.kafka.topic import TopicClient
+from log.table.embedded import folder as folder_module
 from log.table.systems import open_log
 from tablestore import Store, Table
 from tablestore.following.gaps import truncates
@@ -188,6 +189,30 @@ def test_a_log_in_the_draft_of_an_earlier_version_is_kept(table: Table) -> None:
     assert table.new_log() is not None
     assert (folder / "lost-7" / "log.json").read_bytes() == before
     assert not draft.exists()
+
+
+@pytest.mark.parametrize("when", ["written", "renamed"])
+def test_a_draft_that_another_process_removes_is_made_again(
+    table: Table, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both make a new log; the one that ends first removes what killed processes have left."""
+    lose(table)
+    name = "_write_durably" if when == "written" else "_renamed"
+    step, calls = getattr(folder_module, name), []
+
+    def late(draft: Path, *rest: Any) -> Any:
+        if not calls:
+            calls.append(draft)
+            for found in Path(table.location).glob("_log.*.tmp"):
+                shutil.rmtree(found)
+        return step(draft, *rest)
+
+    monkeypatch.setattr(folder_module, name, late)
+    assert table.new_log() is not None
+    assert calls
+    put(table, 4)
+    assert table.examine().findings == ()
+    assert [path.name for path in Path(table.location).glob("_log*")] == ["_log"]
 
 
 @pytest.mark.parametrize("damage", ["gone", "no database", "no identity", "older"])

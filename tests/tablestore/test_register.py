@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tablestore
-from filestore.errors import AlreadyExists, InvalidRequest, NotFound, TableStoreError, Unsupported
+from filestore.errors import AlreadyExists, InvalidRequest, NotFound, TableStoreError, Unavailable, Unsupported
+from filestore.storage.local import LocalStorage
 from tablestore import Store
 from tests.folders import memory_folder
 from tests.tables import assert_healthy
@@ -210,6 +211,29 @@ def test_only_folders_without_a_rival_are_registered(
         assert sorted(store.list_tables("shop") if "shop" in store.list_databases() else []) == sorted(names.values())
         for name, shown in names.items():
             assert store.managed_table(f"shop.{shown}").location == str(folder / "shop" / name)
+
+
+def test_a_folder_that_cannot_be_read_now_does_not_keep_the_others_out(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tablestore.connect(warehouse) as store:
+        store.create_database("shop")
+        for name in ("a", "b", "c"):
+            store.create_table(f"shop.{name}", "id BIGINT").write([{"id": 1}])
+    lose_database(warehouse)
+    read = LocalStorage.read
+
+    def refusing(storage: LocalStorage, path: str) -> bytes:
+        if "/shop/b/" in path:
+            raise Unavailable("the storage does not answer", code="storage-error")
+        return read(storage, path)
+
+    with tablestore.connect(warehouse) as store:
+        with monkeypatch.context() as patch:
+            patch.setattr(LocalStorage, "read", refusing)
+            found = {Path(one.location).name: one.error for one in store.register()}
+        assert {name: error is None for name, error in found.items()} == {"a": True, "b": False, "c": True}
+        assert [one.name for one in store.register() if one.created] == ["shop.b"]
 
 
 def test_a_restored_folder_is_registered_after_a_drop(warehouse: Path, tmp_path: Path) -> None:

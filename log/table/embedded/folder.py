@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import shutil
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +76,9 @@ class LogFolder:
         """
         draft = self._draft()
         try:
-            self._write(draft)
             for _ in range(_MOST_MOVES):
+                if not self._is_written(draft):
+                    continue
                 with contextlib.suppress(FileNotFoundError):
                     self._folder.rename(self._folder.with_name(f"{self._folder.name}.{_LOST}{self._ambient.new_id()}"))
                 if _renamed(draft, self._folder):
@@ -124,15 +126,28 @@ class LogFolder:
             create_file(partition_path(draft, bucket))
         _write_durably(draft / _IDENTITY_FILE, json.dumps(self._new_identity(), indent=1))
 
+    def _is_written(self, draft: Path) -> bool:
+        """Writes a draft, if it is not there, and returns whether it is there: another process may gather drafts."""
+        try:
+            if not draft.exists():
+                self._write(draft)
+        except (OSError, sqlite3.Error):
+            if draft.exists():
+                raise
+        return draft.exists()
+
     def _gather(self) -> None:
         """Moves into the folder what was moved away from its place, and removes drafts with all else that they have.
 
-        A living process whose draft goes fails, and may try again. Versions of 2026-11-28 moved a log into their draft.
+        A living process whose draft goes makes it again. Versions of 2026-11-28 moved a log into their draft.
         """
         try:
             for lost in (*self._lost(), *(lost for draft in self._drafts() for lost in draft.glob(f"{_LOST}*"))):
                 with contextlib.suppress(FileNotFoundError):  # another process was faster
                     lost.rename(self._folder / lost.name.removeprefix(f"{self._folder.name}."))
+            for draft in self._drafts():
+                with contextlib.suppress(FileNotFoundError):  # renamed, so that nobody makes a log of a part of it
+                    draft.rename(self._draft())
         except OSError as error:
             raise refused(f"cannot move the former log into {self._folder}", error, "log-unavailable") from error
         for draft in self._drafts():
@@ -173,11 +188,11 @@ class LogFolder:
 
 
 def _renamed(draft: Path, folder: Path) -> bool:
-    """Renames a folder; returns False if there is one with that name, which a writer makes for its lease."""
+    """Renames a folder; returns False if it is gone, or if there is one with that name, as of a writer's lease."""
     try:
         draft.rename(folder)
     except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
             raise
         return False
     return True

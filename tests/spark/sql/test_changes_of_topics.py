@@ -159,3 +159,30 @@ def test_streams_of_a_changelog(topics: Topics, store: Store, session: SparkSess
     assert sql("SELECT n FROM lake.shop.sums") == [(9,)]
     frequencies = "SELECT n, words FROM lake.shop.frequencies WHERE words > 0"
     assert sql(frequencies) == [(4, 1), (5, 1)] == sql("SELECT n, count(*) FROM lake.shop.words GROUP BY n")
+
+
+@pytest.mark.parametrize("columns", [pytest.param(3, marks=pytest.mark.deep), 101])
+def test_deletes_have_no_values_where_spark_makes_code_for_expressions(
+    topics: Topics, store: Store, session: SparkSession, sql: Sql, columns: int
+) -> None:
+    """Above 100 columns it computes what several conditions have in common first, also of rows that are left out."""
+    types = ("BIGINT", "STRING", "DECIMAL(9, 2)", "STRUCT<x: INT>")
+    names = {f"c{n}": types[n % len(types)] for n in range(columns)}
+    text = ", ".join(f"{name} {kind} NOT NULL" for name, kind in names.items())
+    options = "'connector' = 'upsert-kafka', 'key.format' = 'json', 'value.format' = 'json'"
+    wide = declare(sql, store, topics, "wide", f"id BIGINT, {text}, PRIMARY KEY (id) NOT ENFORCED", options)
+    sql(f"CREATE TABLE lake.shop.copy (id BIGINT, {text}, PRIMARY KEY (id))")
+    values = {"BIGINT": 7, "STRING": "seven", "DECIMAL(9, 2)": 7.25, "STRUCT<x: INT>": {"x": 7}}
+    row = {name: values[kind] for name, kind in names.items()}
+    keys = [json.dumps({"id": number}).encode() for number in range(3)]
+    topics.produce(wide, [(key, json.dumps(json.loads(key) | row).encode()) for key in keys])
+    where = "c0 > 0 AND c0 < 100 AND length(c1) > 1 AND length(c1) < 9 AND c2 BETWEEN 1 AND 9"
+    where += " AND c3.x > 1 AND c3.x < 9" if columns > 3 else ""
+    for setting in ("spark.sql.codegen.wholeStage", "spark.sql.codegen.factoryMode"):
+        session.conf.unset(setting)
+    for gone in ((), (1,), (1, 2)):
+        topics.produce(wide, [(keys[number], None) for number in gone])
+        rest = [(number,) for number in range(3) if number not in gone]
+        assert sql(f"SELECT id FROM lake.shop.wide WHERE {where}") == rest
+        sql(f"INSERT INTO lake.shop.copy SELECT * FROM lake.shop.wide WHERE {where}")
+        assert sql("SELECT id FROM lake.shop.copy") == rest

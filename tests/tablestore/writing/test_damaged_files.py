@@ -198,6 +198,8 @@ def test_an_overwrite_replaces_files_that_cannot_be_read(store: Store, setting: 
         table.drop_partitions([{"day": "a"}])
     else:
         put(table, "a", range(3), 3, overwrite={"day": "a"})
+    notes = table.filestore.snapshot(table.filestore.state().version).notes
+    assert any("it has no change data" in note for note in notes) == ("changelog-producer" in SETTINGS[setting])
     assert {(row["day"], row["v"]) for row in rows(table)} == {("b", 1)} | ({("a", 3)} if how == "overwrite" else set())
     assert_healthy_but_for_old_files(table, damage)
 

@@ -17,6 +17,7 @@ import org.apache.spark.sql.catalyst.expressions.EvalMode;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.In;
 import org.apache.spark.sql.catalyst.expressions.IsNull;
+import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.Literal$;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.Not;
@@ -75,14 +76,43 @@ final class ChangesOfTopics extends Rule<LogicalPlan> {
     if (changes.isMissingNode()) {
       boolean topic = table.location().isEmpty();
       return topic
-          ? NativeReads.named(rows, visible, hidden, UnaryOperator.identity())
+          ? NativeReads.named(rows, visible, hidden, UnaryOperator.identity(), UnaryOperator.identity())
           : NativeReads.named(rows, visible, hidden);
     }
     List<Attribute> marked = hidden.stream().map(column -> isKind(column) ? marked(column, changes) : column).toList();
     if (changes.has("refusal")) {
       return NativeReads.named(rows, visible, marked); // deletes may have nulls where the table has none
     }
-    return NativeReads.named(rows, visible, marked, ChangesOfTopics::present);
+    Expression gone = isGone(Rereads.byName(rows, TablestoreTable.KIND));
+    return NativeReads.named(rows, visible, marked, value -> ofPresent(value, gone), ChangesOfTopics::present);
+  }
+
+  /** Returns a value of a row that is there, and the default of its type where the row is gone, with nulls perhaps. */
+  private static Expression ofPresent(Expression value, Expression gone) {
+    return new CaseWhen(
+        Attributes.seq(List.of(new Tuple2<>(gone, (Expression) defaultOf(value.dataType())))), new Some<>(value));
+  }
+
+  private static Literal defaultOf(DataType type) {
+    try { // a method with this name cannot be called in Java
+      return (Literal) Literal$.class.getMethod("default", DataType.class).invoke(Literal$.MODULE$, type);
+    } catch (ReflectiveOperationException e) {
+      throw new IllegalStateException(e);
+    }
+  }
+
+  /** Returns the rows that {@link #read} reads with all their values: a change of a row that is gone has some. */
+  private static LogicalPlan withGone(LogicalPlan origin) {
+    Project rows = (Project) origin;
+    List<NamedExpression> columns = new ArrayList<>();
+    for (NamedExpression column : CollectionConverters.asJava(rows.projectList())) {
+      boolean present = column instanceof Alias alias && alias.child() instanceof CaseWhen;
+      columns.add(
+          present
+              ? Attributes.as(((CaseWhen) ((Alias) column).child()).elseValue().get(), column.toAttribute())
+              : column);
+    }
+    return Attributes.project(columns, rows.child());
   }
 
   private static Attribute marked(Attribute kind, JsonNode changes) {
@@ -221,7 +251,8 @@ final class ChangesOfTopics extends Rule<LogicalPlan> {
     LogicalPlan origin = project.child() instanceof Filter filter ? filter.child() : project.child();
     Alias kind = source(origin);
     if (kind != null) {
-      return names(project, kind) || !isKey(kind, key, origin) ? null : withKind(project, origin, kind.toAttribute());
+      boolean applies = !names(project, kind) && isKey(kind, key, origin);
+      return applies ? withKind(project, withGone(origin), kind.toAttribute()) : null;
     }
     LogicalPlan rows = changes(project.child(), key);
     return rows == null ? null : withKind(project, rows, Rereads.byName(rows, TablestoreTable.KIND));

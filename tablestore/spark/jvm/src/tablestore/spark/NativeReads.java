@@ -174,16 +174,22 @@ final class NativeReads extends Rule<LogicalPlan> {
    * Returns those columns without rows that stand for nothing. A column is NOT NULL if the wanted one is: the rows that
    * are left have its values.
    *
+   * @param present gives the value of a column that is checked, and any other one for a row that is left out: Spark
+   *     may check it before it leaves the row out
    * @param chosen leaves out rows of the plan with both kinds of columns
    */
   static LogicalPlan named(
-      LogicalPlan plan, Seq<AttributeReference> visible, List<Attribute> hidden, UnaryOperator<LogicalPlan> chosen) {
+      LogicalPlan plan,
+      Seq<AttributeReference> visible,
+      List<Attribute> hidden,
+      UnaryOperator<Expression> present,
+      UnaryOperator<LogicalPlan> chosen) {
     List<NamedExpression> all = new ArrayList<>();
     List<NamedExpression> shown = new ArrayList<>();
     for (Attribute wanted : CollectionConverters.asJava(visible)) {
       Attribute found = Rereads.byName(plan, wanted.name());
       boolean checked = found.nullable() && !wanted.nullable();
-      Alias column = checked ? Attributes.as(found, wanted.name()) : Attributes.as(found, wanted);
+      Alias column = checked ? Attributes.as(present.apply(found), wanted.name()) : Attributes.as(found, wanted);
       all.add(column);
       Attribute value = column.toAttribute();
       shown.add(checked ? Attributes.as(new AssertNotNull(value, Attributes.seq(List.of(wanted.name()))), wanted) : value);
