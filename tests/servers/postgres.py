@@ -26,6 +26,8 @@ from tests.waiting import until
 
 NOBODY = 65534
 PR_SET_PDEATHSIG = 1
+# Found here, since a child of a process with threads that opens a library before it runs its program may crash.
+_PRCTL = ctypes.CDLL(None).prctl
 
 
 class PostgresServer:
@@ -87,7 +89,8 @@ class PostgresServer:
 
     def _answers(self) -> bool:
         assert self._process is not None
-        assert self._process.poll() is None, (self._folder / "log").read_text()
+        ended = self._process.poll()
+        assert ended is None, f"PostgreSQL ended with {ended}: {(self._folder / 'log').read_text()}"
         try:
             return self.ask("SELECT 1") == [(1,)]
         except psycopg.OperationalError:
@@ -106,4 +109,4 @@ class PostgresServer:
 
 
 def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGQUIT)
+    _PRCTL(PR_SET_PDEATHSIG, int(signal.SIGQUIT))

@@ -18,7 +18,12 @@ from tests.spark.sql.conftest import Catalogs
 from tests.spark.sql.statements import STATEMENTS, differences
 
 ELSEWHERE = {"start_stream"}  # test_streams.py
-OF_OTHER_PAGES = ("CREATE TABLE lake.shop.visits", "INSERT INTO lake.shop.visits", "INSERT INTO lake.shop.copy WITH")
+OF_OTHER_PAGES = (
+    "CREATE TABLE lake.shop.visits",
+    "CREATE TABLE lake.shop.dbz_users",
+    "INSERT INTO lake.shop.visits",
+    "INSERT INTO lake.shop.copy WITH",
+)
 """The beginnings of statements about topics and streams, which have tests of their own."""
 
 TYPES = {"BIGINT", "DATE", "DECIMAL", "DOUBLE", "INT", "STRING", "TIMESTAMP"}
