@@ -171,6 +171,16 @@ class TestEmbeddedLog(LogTransactionTests):
         with log.tail({0: 0}) as tail, pytest.raises(Corrupt, match=words):
             tail.poll(0)
 
+    def test_a_control_record_that_seems_to_have_no_checksum_is_decoded(self, log: LogStore, config: LogConfig) -> None:
+        """The doctor took it for one of before, which has none."""
+        both_kinds(log, config)
+        with closing(sqlite3.connect(Path(config.location) / "bucket-00000.sqlite")) as file, file:
+            [(payload,)] = file.execute("SELECT payload FROM segments WHERE kind = 'control'")
+            damaged = payload[:5] + b"\xec" + payload[6:-33] + b"\x0b" + payload[-32:]
+            file.execute("UPDATE segments SET payload = ? WHERE kind = 'control'", (damaged,))
+        [found] = log.damages({0: 3})
+        assert "a control record of the log" in found and "offset 2" in found
+
     def test_no_flipped_bit_of_a_record_batch_gives_other_changes(
         self, log: LogStore, config: LogConfig, depth: Depth
     ) -> None:
