@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from filestore.ambient import Ambient
 from filestore.commit.proposal import AppVersion
 from filestore.delta.state import TableState
 from filestore.errors import Conflict, InvalidRequest
 from filestore.model.changes import AddColumn
+from filestore.model.definition import TableDefinition
+from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Column, Schema
 from filestore.rows.upserts import as_upserts
 from tablestore.kafka_table import KafkaTable
@@ -106,8 +109,10 @@ class ManagedTarget:
 
         Raises:
             Conflict: ``other-batch``: another process ingests the topic, too. Nothing was changed.
+            InvalidRequest: ``delete-without-sequence``. Nothing was changed.
             TableStoreError: as `tablestore.Table.write`.
         """
+        _require_place(rows, self._table.definition)
         positions, app_id = named(self._topic_id, offsets), _APP + self._topic_id
         filestore = self._table.filestore
         state = filestore.state()
@@ -128,6 +133,26 @@ class ManagedTarget:
         return Conflict(
             f"another process ingests the same topic into {self._table.identifier}: let only one continue",
             code="other-batch",
+        )
+
+
+def _require_place(rows: pa.Table, definition: TableDefinition) -> None:
+    """Refuses deletes without a place in the table's order of changes: they would be late, and their rows would stay.
+
+    Raises:
+        InvalidRequest: ``delete-without-sequence``.
+    """
+    sequence = definition.sequence_field
+    if sequence is None or definition.merges_values:
+        return
+    without = pc.and_(pc.equal(rows[KIND_COLUMN], str(RowKind.DELETE)), pc.is_null(rows[sequence]))
+    if pc.any(without).as_py():
+        key = rows.filter(without).select(definition.primary_key).slice(0, 1).to_pylist()[0]
+        raise InvalidRequest(
+            f"the delete of {key} has no value of column {sequence}, by which the table orders changes "
+            "(sequence.field), so its row would stay: have the topic's deletes carry the whole row, as Debezium's do "
+            "with REPLICA IDENTITY FULL, or ingest into a table without sequence.field",
+            code="delete-without-sequence",
         )
 
 

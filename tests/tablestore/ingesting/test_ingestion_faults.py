@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from filestore.errors import Conflict, Unavailable
+from filestore.errors import Conflict, InvalidRequest, Unavailable
 from filestore.storage.local import LocalStorage
 from tablestore import Store, Table
 from tablestore.ingesting.targets import ManagedTarget
@@ -69,3 +69,19 @@ def test_who_was_overtaken_changes_nothing(store: Store) -> None:
     other.take(rows(5), {0: 1})
     fast.take(rows(3), {0: 3})
     assert sorted(row["id"] for row in table.scan().to_arrow().to_pylist()) == [2, 3, 5, 1000]
+
+
+def test_a_delete_without_a_sequence_is_not_late_without_a_word(store: Store) -> None:
+    """It lost to the stored row, which stayed: Debezium sends deletes with their key alone by default."""
+    options = {"sequence.field": "v"}
+    table = store.create_table("shop.t", "id BIGINT, v BIGINT", primary_key=["id"], options=options)
+    assert isinstance(table, Table)
+    target = ManagedTarget(table, "topic")
+    target.take(pa.table({"id": [1, 2], "v": [1, None], "_kind": ["+I", "+I"]}), {0: 1})
+    gone = pa.table({"id": [2, 1], "v": pa.array([5, None], pa.int64()), "_kind": ["+U", "-D"]})
+    with pytest.raises(InvalidRequest, match=r"the delete of \{'id': 1\} has no value of column v") as caught:
+        target.take(gone, {0: 2})
+    assert caught.value.code == "delete-without-sequence"
+    assert target.offsets() == {0: 1}
+    target.take(pa.table({"id": [1], "v": [1], "_kind": ["-D"]}), {0: 2})
+    assert table.scan().to_arrow().to_pylist() == [{"id": 2, "v": None}]
