@@ -21,7 +21,7 @@ from tests.depth import DEPTH, FAST_CASES, Depth, Share, TimeLimit, few
 from tests.folders import memory_folder
 from tests.servers.kafka import NEVER_KILLED, KafkaBroker
 from tests.servers.s3 import MotoServer, NotBuilt, S3Endpoint, VersityServer
-from tests.servers.spark import start_spark
+from tests.servers.spark import generates_code, start_spark
 from tests.warehouses import warehouse
 
 if TYPE_CHECKING:
@@ -48,9 +48,10 @@ PLAIN_ID = pytest.StashKey[str]()
 TIME_LIMIT = TimeLimit.of_this_run()
 
 
-def pytest_report_header() -> str:
+def pytest_report_header(config: pytest.Config) -> str:
     share = Share.of_this_run()
-    return f"depth: {DEPTH}" + (f", part {share.part} of {share.parts} of what goes deeper" if share else "")
+    part = f", part {share.part} of {share.parts} of what goes deeper" if share else ""
+    return f"depth: {DEPTH}{part}" + (", Spark generates code" if generates_code(config) else "")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -208,9 +209,9 @@ def log_options(request: pytest.FixtureRequest) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(pytestconfig: pytest.Config) -> Iterator[SparkSession]:
     """One Spark session with Delta for all tests."""
-    session = start_spark()
+    session = start_spark(generated=generates_code(pytestconfig))
     yield session
     session.stop()
 

@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.depth import DEPTH, Depth
 from tests.servers.class_archive import SPARK, archived
 
 if TYPE_CHECKING:
+    import pytest
     from pyspark.sql import SparkSession
 
-__all__ = ["JVM", "SETTINGS", "SHORT_LIVED_JVM", "start_spark"]
+__all__ = ["INTERPRETED", "JVM", "SETTINGS", "SHORT_LIVED_JVM", "generates_code", "start_spark"]
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -26,25 +28,39 @@ _SESSION_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:ReservedCode
 JVM = " ".join([*_SESSION_JVM, *archived(SPARK)])
 """Options of the JVM of a session, or of an executor."""
 
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Queries run without generated code: compiling it for a few rows took a quarter of all queries' time.
+
+Spark evaluates some things elsewhere with generated code, such as what several conditions have in common, so half of
+the deep runs have it: see `generates_code`.
+"""
+
 SETTINGS = {
     "spark.master": "local[2,3]",  # two cores, and three attempts for a task
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": JVM,
-    # Compiling code for a query of a few rows takes longer than the rows: measured, a quarter of all queries' time.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.ui.liveUpdate.period": "-1",  # nobody looks at the progress of tasks
     "spark.sql.shuffle.partitions": "3",
     "spark.databricks.delta.snapshotPartitions": "1",
 }
 
 
-def start_spark(options: Sequence[str] = archived(SPARK)) -> SparkSession:
-    """Starts the session of this process, with options of its JVM instead of the archive; the caller stops it."""
+def generates_code(config: pytest.Config) -> bool:
+    """Whether Spark runs this run's queries by code that it generates, its default: a deep run with an odd seed."""
+    return DEPTH is Depth.DEEP and config.getoption("randomly_seed", default=0) % 2 == 1
+
+
+def start_spark(options: Sequence[str] = archived(SPARK), *, generated: bool = False) -> SparkSession:
+    """Starts the session of this process; the caller stops it.
+
+    Args:
+        options: Options of its JVM instead of the archive's.
+        generated: Whether it generates code for queries.
+    """
     from tablestore.spark import spark_session  # imported here, because tests without Spark must not need it
 
     os.environ["PYTHONPATH"] = str(ROOT)  # workers import the functions that tests send them
     rubbish = tempfile.mkdtemp(prefix="tablestore-spark-")
     folders = {"spark.sql.warehouse.dir": f"{rubbish}/warehouse", "spark.local.dir": f"{rubbish}/local"}
     java = {"spark.driver.extraJavaOptions": " ".join([*_SESSION_JVM, *options])}
-    return spark_session("tests", SETTINGS | folders | java)
+    return spark_session("tests", SETTINGS | ({} if generated else INTERPRETED) | folders | java)

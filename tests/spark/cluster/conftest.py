@@ -10,7 +10,7 @@ import pytest
 from tablestore.spark import spark_archive
 from tests.depth import DEPTH, Depth
 from tests.servers.s3 import MotoServer
-from tests.servers.spark import JVM, ROOT
+from tests.servers.spark import INTERPRETED, JVM, ROOT
 from tests.servers.spark_cluster import EXECUTORS, SparkCluster
 from tests.servers.spark_driver import SparkDriver
 
@@ -20,8 +20,7 @@ HOSTS = 2 if DEPTH is Depth.DEEP else 1
 SMALL = {
     "spark.driver.memory": "512m",
     "spark.driver.extraJavaOptions": JVM,
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    **INTERPRETED,
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",  # tasks are spread over both executors
