@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-__all__ = ["look_up_with_this_python", "start_with_this_python", "work_with_this_python"]
+__all__ = ["look_up_with_this_python", "started_with_this_python", "work_with_this_python"]
 
-_ALL, _DRIVER = "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"
+_ALL, _DRIVER, _PATH = "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PATH"
 
 
 def look_up_with_this_python() -> None:
@@ -28,19 +30,30 @@ def look_up_with_this_python() -> None:
         os.environ.setdefault(_DRIVER, sys.executable)
 
 
-def start_with_this_python(name: str | None) -> None:
-    """Makes the next JVM, and the context in it, use this Python, unless the user has chosen another one.
+@contextmanager
+def started_with_this_python(name: str | None) -> Iterator[None]:
+    """Surrounds the start of a session: its JVM and its tasks use this Python, unless the user has chosen another one.
+
+    The environment is as before at the end: the next session of this process may need other variables.
 
     Args:
         name: What this Python is called in folders of the PATH, such as ``python3.11``, for a cluster on whose hosts
             it has another path: each host finds its own, and the driver this one. None: its path is the same there.
     """
-    if os.environ.get(_ALL) in (None, sys.executable):
+    before = {variable: os.environ.get(variable) for variable in (_ALL, _DRIVER, _PATH)}
+    if before[_ALL] in (None, sys.executable):
         os.environ[_ALL] = name or sys.executable
-        own = os.path.dirname(sys.executable)
-        if name is not None and own not in os.environ.get("PATH", "").split(os.pathsep)[:1]:
-            os.environ["PATH"] = os.pathsep.join(filter(None, (own, os.environ.get("PATH"))))
+        if name is not None:
+            os.environ[_PATH] = os.pathsep.join(filter(None, (os.path.dirname(sys.executable), before[_PATH])))
     os.environ.setdefault(_DRIVER, sys.executable)
+    try:
+        yield
+    finally:
+        for variable, value in before.items():
+            if value is None:
+                os.environ.pop(variable, None)
+            else:
+                os.environ[variable] = value
 
 
 def work_with_this_python(context: SparkContext | None) -> None:

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from filestore.arguments import checked
 from filestore.errors import InvalidRequest, Unavailable
 from tablestore.jars import find_java
-from tablestore.spark.interpreter import start_with_this_python
+from tablestore.spark.interpreter import started_with_this_python
 from tablestore.spark.settings import DELTA, SQL, TUNED, catalog_settings, joined, program_settings, refuse_secrets
 from tablestore.spark.source import TableStoreSource
 from tablestore.spark.sql.bridge import start_bridge
@@ -85,12 +85,12 @@ def spark_session(
     defaults = {**_DEFAULTS, **(_ON_ONE_MACHINE if _is_local(given) else {})}
     needed = program_settings(archive, storage_options)
     settings = joined(needed, {name: value for name, value in defaults.items() if name not in given}, given)
-    start_with_this_python(needed.get("spark.pyspark.python"))
     builder = SparkSession.builder.appName(app)
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
-        session = builder.getOrCreate()
+        with started_with_this_python(needed.get("spark.pyspark.python")):
+            session = builder.getOrCreate()
     except (OSError, Py4JError) as error:
         raise Unavailable(_did_not_start(settings["spark.master"], error), code="spark-start") from error
     session.dataSource.register(TableStoreSource)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from tablestore.cli import app
 from tablestore.spark import settings as module
 from tablestore.spark import spark_session
 from tablestore.spark.archive import ArchiveInfo
-from tablestore.spark.interpreter import start_with_this_python
+from tablestore.spark.interpreter import started_with_this_python
 from tablestore.spark.settings import archive_settings, joined, program_settings, refuse_secrets, s3_settings
 
 S3A = "spark.hadoop.fs.s3a."
@@ -119,20 +120,22 @@ def test_the_driver_finds_this_python_by_its_name(monkeypatch: pytest.MonkeyPatc
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", "/usr/bin")
-    start_with_this_python("python3.11")
-    start_with_this_python("python3.11")
-    assert module.os.environ["PYSPARK_PYTHON"] == "python3.11"
-    assert module.os.environ["PYSPARK_DRIVER_PYTHON"] == sys.executable
-    assert module.os.environ["PATH"] == f"{own}:/usr/bin"
+    before = dict(os.environ)
+    with started_with_this_python("python3.11"):
+        assert os.environ["PYSPARK_PYTHON"] == "python3.11"
+        assert os.environ["PYSPARK_DRIVER_PYTHON"] == sys.executable
+        assert os.environ["PATH"] == f"{own}:/usr/bin"
+    assert dict(os.environ) == before, "tasks of the next session, of this machine, would run in another Python"
 
 
 def test_a_python_that_the_user_has_chosen_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
     monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "/opt/driver")
     monkeypatch.setenv("PATH", "/usr/bin")
-    start_with_this_python("python3.11")
     names = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PATH")
-    assert [module.os.environ[name] for name in names] == ["/opt/python", "/opt/driver", "/usr/bin"]
+    with started_with_this_python("python3.11"):
+        assert [os.environ[name] for name in names] == ["/opt/python", "/opt/driver", "/usr/bin"]
+    assert [os.environ[name] for name in names] == ["/opt/python", "/opt/driver", "/usr/bin"]
 
 
 def test_the_command_prints_settings_for_spark_submit(monkeypatch: pytest.MonkeyPatch) -> None:
