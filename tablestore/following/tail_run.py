@@ -44,7 +44,6 @@ class TailRun(Run):
         """Yields all batches; without an end unless `stop` sets one."""
         self._open: LogTail | None = None
         with ExitStack() as self._opened, RecordReader(self._config, self._wanted, self._filestore.ambient) as records:
-            yield from self._compared(records)
             if self._first is not None:
                 yield from self._begun(records, self._first)
             yield from self._or_rescanned(records, self._started(records), exact=False)
