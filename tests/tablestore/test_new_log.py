@@ -391,6 +391,7 @@ def test_the_audit_log_begins_with_the_log(table: Table) -> None:
 
 @pytest.mark.kafka
 @pytest.mark.slow
+@pytest.mark.few(1)
 @pytest.mark.parametrize("options", [{}, EVENTUAL], ids=["transactional", "eventual"])
 def test_a_new_log_on_other_brokers(
     store: Store, kafka_broker: KafkaBroker, folder: Path, options: dict[str, str]

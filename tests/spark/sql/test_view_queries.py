@@ -128,6 +128,7 @@ def test_a_view_reads_no_table_that_it_does_not_name(sql: Sql, query: str, found
         sql(f"CREATE MATERIALIZED VIEW lake.shop.v AS {query}")
 
 
+@pytest.mark.few(2)
 @pytest.mark.usefixtures("sales", "hidden")
 @pytest.mark.parametrize(
     "query",
