@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from tablestore.kafka_table import KafkaScan, KafkaTable
     from tablestore.normalizing.normalizer import Normalizer
     from tablestore.normalizing.spec import NormalizerSpec
+    from tablestore.reading.results import ReadRows
     from tablestore.reading.scan import Scan
     from tablestore.store import Store, connect
     from tablestore.table import Table
@@ -70,6 +71,7 @@ __all__ = [
     "NormalizerSpec",
     "NotFound",
     "Pace",
+    "ReadRows",
     "RowKind",
     "Scan",
     "Snapshot",
@@ -92,6 +94,7 @@ _LAZY = {
     "Normalizer": "tablestore.normalizing.normalizer",
     "NormalizerSpec": "tablestore.normalizing.spec",
     "Pace": "tablestore.ingesting.ingestion",
+    "ReadRows": "tablestore.reading.results",
     "Scan": "tablestore.reading.scan",
     "Store": "tablestore.store",
     "Table": "tablestore.table",

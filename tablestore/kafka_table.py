@@ -46,7 +46,7 @@ __all__ = ["KafkaScan", "KafkaTable"]
 _ALL = Startup(StartupMode.EARLIEST)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class KafkaScan(Results):
     """A read of the messages that a topic had when the scan was planned; it runs when its result is requested.
 
@@ -65,6 +65,10 @@ class KafkaScan(Results):
     where: Condition | None
     ambient: Ambient
     mode: ResultMode = ResultMode.UPSERT
+
+    def __repr__(self) -> str:
+        asked = "" if self.columns is None else f", columns={list(self.columns)}"
+        return f"KafkaScan({self.declaration.topic!r}, messages={sum(r.end - r.start for r in self.ranges)}{asked})"
 
     @property
     def schema(self) -> pa.Schema:

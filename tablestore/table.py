@@ -49,6 +49,7 @@ from tablestore.lookup.rows import lookup_rows
 from tablestore.reading.asked_keys import Keys, asked_keys
 from tablestore.reading.batch_size import batch_size
 from tablestore.reading.log_tail import VisibleTail
+from tablestore.reading.results import ReadRows
 from tablestore.reading.scan import Scan
 from tablestore.reading.versions import Versioned
 from tablestore.recovering.recovery import Recovered
@@ -78,7 +79,7 @@ class Table(Versioned):
 
     def __repr__(self) -> str:
         try:
-            return f"Table({self.identifier!r}, version={self.filestore.state().version})"
+            return f"Table({self.identifier!r}, version={self.version})"
         except TableStoreError as error:
             return f"Table({self.identifier!r}, {error.code})"
 
@@ -139,8 +140,8 @@ class Table(Versioned):
         tail = VisibleTail.of(self.opened, state.definition) if fresh else None
         return Scan(self.filestore, state, columns, where, tail)
 
-    def get(self, keys: Keys, columns: Sequence[str] | None = None, version: int | None = None) -> pa.Table:
-        """Reads the rows of given keys, as an Arrow table in the order of the keys.
+    def get(self, keys: Keys, columns: Sequence[str] | None = None, version: int | None = None) -> ReadRows:
+        """Reads the rows of given keys, in the order of the keys.
 
         A key without a row is left out, and a key that is passed twice has one row. Keep the `Table` if you look up or
         write often: it caches what look-ups read on the local disk, within the bounds of the options
@@ -159,7 +160,7 @@ class Table(Versioned):
         """
         state = self.filestore.state(version)
         asked = asked_keys(keys, state.definition)
-        return get_rows(self.filestore.table_files(state), state, asked, columns)
+        return ReadRows(get_rows(self.filestore.table_files(state), state, asked, columns))
 
     def lookup(  # noqa: PLR0913  # what a join can choose are its arguments
         self,

@@ -133,6 +133,7 @@ def test_public_names_of_the_door() -> None:
         "NormalizerSpec",
         "NotFound",
         "Pace",
+        "ReadRows",
         "RowKind",
         "Scan",
         "Snapshot",

@@ -137,7 +137,7 @@ def get(
         wanted = None if columns is None else chosen(table.schema.names, columns)
         parts = len(table.definition.primary_key)
         asked = [(key,) for key in keys] if parts == 1 else [tuple(next(csv.reader([key]), ())) for key in keys]
-        found = table.get(asked, wanted, version)
+        found = table.get(asked, wanted, version).to_arrow()
     if found.num_rows:
         print_lines(json_lines(found) if output is Format.JSON else Aligned().lines(found))
     if missing := len(set(asked)) - found.num_rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 import pyarrow as pa
@@ -21,7 +21,7 @@ from tablestore.reading.results import Results
 __all__ = ["Scan"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Scan(Results):
     """A read that was planned on one version and runs when its rows are asked for."""
 
@@ -32,10 +32,20 @@ class Scan(Results):
     tail: VisibleTail | None = None
     """The rows that the log shows beyond the version, if they are wanted and there are any."""
 
+    def __repr__(self) -> str:
+        asked = "" if self.columns is None else f", columns={list(self.columns)}"
+        where = "" if self.where is None else f", where={str(self.where)!r}"
+        fresh = "" if self.tail is None else ", fresh=True"
+        return f"Scan({self.filestore.location!r}, version={self.state.version}{asked}{where}{fresh})"
+
     @property
     def schema(self) -> pa.Schema:
         """The columns that are asked for, in their order."""
         return self.state.definition.schema.arrow_of(self.columns)
+
+    def count_rows(self) -> int:
+        """Returns the number of rows: it reads the columns of the condition, and one column without any."""
+        return sum(batch.num_rows for batch in replace(self, columns=[]).to_batches())
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Batches of about a row group: memory stays bounded. Without columns they have their number of rows."""

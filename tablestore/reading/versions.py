@@ -26,6 +26,11 @@ class Versioned:
 
     filestore: FileStore
 
+    @property
+    def version(self) -> int:
+        """The newest version."""
+        return self.filestore.state().version
+
     def version_at(self, timestamp: datetime) -> int:
         """Returns the newest version committed at or before that time; `NotFound` if the table is younger."""
         return self.filestore.version_at(milliseconds(timestamp))

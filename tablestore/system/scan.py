@@ -63,7 +63,7 @@ class Versions:
         raise InvalidRequest(f"system table {name!r} {problem}", code="bad-versions")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SystemScan(Results):
     """The rows of a system table.
 
@@ -73,6 +73,9 @@ class SystemScan(Results):
 
     schema: pa.Schema
     _tables: Callable[[], Iterable[pa.Table]]
+
+    def __repr__(self) -> str:
+        return f"SystemScan(columns={self.schema.names})"
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yields batches; those of ``audit_log`` and ``changes`` have about a row group, so memory stays bounded."""

@@ -153,7 +153,7 @@ def test_conditions_on_keys_merge_those_keys_only(store: Store) -> None:
         assert sorted(found) == expected, where
     for where in ("id < 2", "v > 0", "day = 'a' OR v = 4"):
         refusal(lambda where=where: table.scan(where=where).to_arrow())
-    assert table.get(pa.table({"day": ["b", "a", "z"], "id": pa.array([3, 2, 1], pa.int32())})).num_rows == 2
+    assert table.get(pa.table({"day": ["b", "a", "z"], "id": pa.array([3, 2, 1], pa.int32())})).count_rows() == 2
 
 
 def test_a_stored_row_of_another_key_is_not_judged(store: Store) -> None:

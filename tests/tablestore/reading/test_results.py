@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from filestore.errors import Unsupported
-from tablestore import Store, Table
+from tablestore import ReadRows, Scan, Store, Table
 
 COLUMNS = "id BIGINT, n BIGINT, x DOUBLE, amount DECIMAL(9,2), at TIMESTAMP, day DATE, name STRING, kv MAP<STRING, INT>"
 FULL = {
@@ -61,6 +61,44 @@ def test_system_tables_and_empty_scans_have_all_forms(table: Table) -> None:
     assert list(nothing.to_pandas().columns) == list(FULL)
 
 
+def test_whatever_takes_arrow_takes_what_is_read(store: Store, table: Table) -> None:
+    rows = [FULL, EMPTY]
+    for read in (table.scan(), table.get([1, 2]), table.scan(where="id < 3"), table.scan(list(FULL))):
+        assert isinstance(read, Scan | ReadRows)
+        by_id = sorted(pa.table(read).to_pylist(), key=lambda row: row["id"])
+        assert by_id == sorted(read, key=lambda row: row["id"]) == rows, "iterated, it yields the rows"
+        assert pl.DataFrame(read).sort("id").equals(read.to_polars().sort("id"))
+        assert len(read) == read.count_rows() == 2
+        assert read
+    for nothing in (table.scan(where="id > 9"), table.get([9])):
+        assert not nothing
+        assert len(nothing) == 0
+        assert pa.table(nothing).schema == table.schema
+    copy = store.create_table("shop.copy", COLUMNS, primary_key=["id"])
+    copy.write(table.scan())
+    assert sorted(copy.scan(), key=lambda row: row["id"]) == rows
+    assert len(table.system("snapshots")) == 2
+
+
+def test_a_read_is_shown_in_one_line_and_its_first_rows_in_a_notebook(store: Store, table: Table) -> None:
+    """A scan of 60 files was 24,000 characters."""
+    where = table.location
+    assert repr(table.scan(["id", "n"], "id > 1")) == f"Scan({where!r}, version=1, columns=['id', 'n'], where='id > 1')"
+    assert repr(table.scan(where=pl.col("id") > 1)).startswith(f"Scan({where!r}, version=1, where='[(col(")
+    assert repr(table.scan(version=0)) == f"Scan({where!r}, version=0)"
+    assert repr(table.get([1], ["n"])) == "ReadRows(1 rows, columns=['n'])"
+    assert repr(table.system("tags")) == "SystemScan(columns=['tag_name', 'version', 'commit_time', 'create_time'])"
+    long = store.create_table("shop.long", "id BIGINT, name STRING")
+    long.write([{"id": number, "name": "<b>"} for number in range(11)])
+    shown = long.scan(where="id < 10")._repr_html_()
+    assert "id &lt; 10" in shown
+    assert "&lt;b&gt;" in shown
+    assert "<b>" not in shown
+    assert "the first" not in shown
+    assert "the first 10 rows" in long.scan()._repr_html_()
+    assert table.version == table.scan().state.version == 1
+
+
 def test_without_pandas_the_sentence_says_what_to_do(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(Unsupported, match=r"pip install pandas.*to_polars") as caught:
@@ -89,7 +127,7 @@ def test_no_columns_have_a_number_of_rows(store: Store, partition_by: list[str],
     assert counted.schema == pa.schema([])
     assert table.scan(columns=[], where="n < 3").to_arrow().num_rows == 3
     assert table.scan(columns=[], where="1 = 0").to_arrow().num_rows == 0
-    assert table.get([("5", "2"), ("4", "1")], columns=[]).num_rows == 1
+    assert table.get([("5", "2"), ("4", "1")], columns=[]).count_rows() == 1
 
 
 def test_isnan_is_true_of_nan_alone(store: Store) -> None:
