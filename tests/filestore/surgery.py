@@ -132,8 +132,10 @@ def _fenced(store: FileStore) -> None:
 
 
 def _fenced_file(store: FileStore) -> None:
-    """Says that version 2 fences a file of version 3."""
-    add = next(a["add"] for a in store.delta_log.read_entry(3).actions if "add" in a)
+    """Says that version 2 fences a file that is new in version 3."""
+    actions = store.delta_log.read_entry(3).actions
+    known = {a["remove"]["path"] for a in actions if "remove" in a}
+    add = next(a["add"] for a in actions if "add" in a and a["add"]["path"] not in known)
     own = store.delta_log.read_entry(2).actions[0]["commitInfo"]["tablestore"]
     edit_info(store, 2, tablestore={**own, "fencedFiles": [add["path"]]})
 
