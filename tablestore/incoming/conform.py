@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from filestore.errors import InvalidRequest
 from filestore.model.definition import TableDefinition
 from filestore.model.rowkind import KIND_COLUMN
+from filestore.rows.fitting import adding
 from tablestore.incoming.fitting import fit
 from tablestore.incoming.given import Rows, arrow_rows
 
-__all__ = ["conform"]
+__all__ = ["conform", "unread_by_deletes"]
+
+_KIND = pa.field(KIND_COLUMN, pa.string())
 
 
 def conform(rows: Rows, definition: TableDefinition) -> pa.Table:
     """Returns the rows with the table's columns, in its order and types, and with `KIND_COLUMN` if they have it.
 
-    Columns are matched by name. A nullable column that is missing becomes null.
+    Columns are matched by name. A column that is missing becomes null if it is nullable, or if all rows are deletes
+    that do not need it.
 
     Raises:
         InvalidRequest: a column that the table lacks (``unknown-column``), a missing NOT NULL column
@@ -36,16 +41,25 @@ def conform(rows: Rows, definition: TableDefinition) -> pa.Table:
             )
         given[name] = column
     columns = []
+    kinds = [fit(given[KIND_COLUMN], _KIND)] if KIND_COLUMN in given else []
+    left_out = (
+        unread_by_deletes(definition) if kinds and not pc.any(adding(pa.table(kinds, [KIND_COLUMN]))).as_py() else ()
+    )
     for field in schema:
         if field.name in given:
             columns.append(fit(given[field.name], field))
-        elif field.nullable:
+        elif field.nullable or field.name in left_out:
             columns.append(pa.chunked_array([pa.nulls(table.num_rows, field.type)]))
         else:
             raise InvalidRequest(f"the rows lack the column {field.name!r}, which is NOT NULL", code="missing-column")
     # nullability is checked row by row later, because a delete needs only its key
-    fields = [field.with_nullable(True) for field in schema]
-    if KIND_COLUMN in given:
-        fields.append(pa.field(KIND_COLUMN, pa.string()))
-        columns.append(fit(given[KIND_COLUMN], fields[-1]))
-    return pa.table(columns, schema=pa.schema(fields))
+    fields = [field.with_nullable(True) for field in schema] + [_KIND] * len(kinds)
+    return pa.table(columns + kinds, schema=pa.schema(fields))
+
+
+def unread_by_deletes(definition: TableDefinition) -> set[str]:
+    """Returns the columns that a delete does not need: FORMAT.md section 9.1."""
+    if definition.merges_values:
+        return set()
+    placing = {*definition.primary_key, *definition.partition_by, *definition.bucket_key, *definition.sort_key}
+    return set(definition.schema.names) - placing - {definition.sequence_field}

@@ -7,7 +7,7 @@ cannot read. Here fields are matched by name, as columns are, and a value that d
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
@@ -43,8 +43,13 @@ _TIMES = (DateType, TimestampType, TimestampNTZType)
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 
 
-def conformed(df: DataFrame, schema: Schema) -> DataFrame:
+def conformed(df: DataFrame, schema: Schema, unread: Container[str] = ()) -> DataFrame:
     """A table's columns in its order and types, and ``_kind`` if the rows have one.
+
+    Args:
+        df: The rows.
+        schema: The table's columns.
+        unread: Those that a delete does not need: rows with ``_kind`` may lack them, and tasks check the other rows.
 
     Raises:
         InvalidRequest: ``duplicate-column``, ``unknown-column``, ``missing-column`` or ``bad-type``.
@@ -60,7 +65,8 @@ def conformed(df: DataFrame, schema: Schema) -> DataFrame:
         )
     given = {field.name: field.dataType for field in df.schema}
     columns = [
-        _column(given, column, field.dataType) for column, field in zip(schema.columns, spark_type(schema), strict=True)
+        _column(given, column, field.dataType, left_out=KIND_COLUMN in given and column.name in unread)
+        for column, field in zip(schema.columns, spark_type(schema), strict=True)
     ]
     if KIND_COLUMN in given:
         columns.append(F.col(KIND_COLUMN).cast(StringType()))
@@ -72,11 +78,11 @@ def conformed(df: DataFrame, schema: Schema) -> DataFrame:
         raise InvalidRequest(f"the rows do not fit the table: {error}", code="bad-type") from error
 
 
-def _column(given: Mapping[str, DataType], column: OwnColumn, wanted: DataType) -> Column | str:
+def _column(given: Mapping[str, DataType], column: OwnColumn, wanted: DataType, *, left_out: bool) -> Column | str:
     """Returns a column of the result; one that stays as it is by its name, since each function is a call of Java."""
     name = column.name
     if name not in given:
-        if column.nullable:
+        if column.nullable or left_out:
             return F.lit(None).cast(wanted).alias(name)
         raise InvalidRequest(f"the rows lack the column {name!r}, which is NOT NULL", code="missing-column")
     if given[name].simpleString() == wanted.simpleString():

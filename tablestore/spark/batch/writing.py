@@ -26,6 +26,7 @@ from filestore.rows.fitting import putting
 from filestore.rows.keys import changes
 from filestore.sorting.chunks import BUCKET_COLUMN
 from filestore.sorting.external import sorted_batches
+from tablestore.incoming.conform import unread_by_deletes
 from tablestore.spark.batch.columns import canonical, conformed
 from tablestore.spark.jobs.local_disk import at_home, on_local_disk
 from tablestore.spark.jobs.runner import Attempt, Job, run_partitions
@@ -49,13 +50,13 @@ def spark_runner(df: DataFrame, definition: TableDefinition, *, each_key_once: b
     Raises:
         InvalidRequest: columns that the table lacks, or that it needs.
     """
-    known = definition, arranged(conformed(df, definition.schema), definition)
+    known = definition, arranged(conformed(df, definition.schema, unread_by_deletes(definition)), definition)
 
     def run(job: WriteJob) -> Sequence[TaskOutcome]:
         nonlocal known
         if known[0] != job.table.definition:  # it was changed since
             changed = job.table.definition
-            known = changed, arranged(conformed(df, changed.schema), changed)
+            known = changed, arranged(conformed(df, changed.schema, unread_by_deletes(changed)), changed)
         return run_partitions(known[1].frame, _job(job, known[1].names, each_key_once=each_key_once))
 
     return run

@@ -326,6 +326,12 @@ def test_bad_rows_of_a_partitioned_table_leave_no_file_of_the_good_ones(lake: Sp
     assert orphans(table) == []
     assert open_in_log(table) == []
     assert table.filestore.state().version == 0
+    lake.write("shop.parts", frame.where("id < 40"))
+    lake.write("shop.parts", frame.where("id < 39").selectExpr("id", "day", "'-D' _kind"))
+    assert rows(table) == [{"id": 39, "day": 19, "v": "x"}], "a delete may lack a column that is NOT NULL"
+    with pytest.raises(InvalidRequest) as caught:
+        lake.write("shop.parts", frame.where("id < 2").selectExpr("id", "day", "IF(id = 1, '+I', '-D') _kind"))
+    assert caught.value.code == "null-value"
 
 
 @pytest.mark.usefixtures("untouched")

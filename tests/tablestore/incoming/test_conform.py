@@ -38,6 +38,23 @@ def test_a_column_that_is_not_null_may_not() -> None:
     assert refused(pa.table({"name": ["a"]})) == "missing-column"
 
 
+def test_a_delete_may_lack_a_column_that_is_not_null() -> None:
+    """`write([{"id": 1, "_kind": "-D"}])` was refused, though a delete needs only its key."""
+    columns = "id BIGINT, p STRING, n BIGINT NOT NULL, v STRING NOT NULL"
+    plain = define(columns, ["id", "p"], ["p"])
+    [gone] = conform([{"id": 1, "p": "x", "_kind": "-D"}], plain).to_pylist()
+    assert gone == {"id": 1, "p": "x", "n": None, "v": None, "_kind": "-D"}
+    assert refused([{"id": 1, "_kind": "-D"}], plain) == "missing-column", "the partition says where the row is"
+    for kinds in (("+I",), ("-D", "+U")):
+        rows = [{"id": number, "p": "x", "_kind": kind} for number, kind in enumerate(kinds)]
+        assert refused(rows, plain) == "missing-column"
+    ordered = define(columns, ["id", "p"], **{"sequence.field": "n"})
+    assert refused([{"id": 1, "p": "x", "_kind": "-D"}], ordered) == "missing-column", "it would be late"
+    assert conform([{"id": 1, "p": "x", "n": 2, "_kind": "-D"}], ordered).num_rows == 1
+    merged = define(columns, ["id", "p"], merge__engine="aggregation")
+    assert refused([{"id": 1, "p": "x", "_kind": "-D"}], merged) == "missing-column", "its values are retracted"
+
+
 def test_an_unknown_column_is_named() -> None:
     with pytest.raises(InvalidRequest, match=r"'nmae'.*id, name, amount"):
         conform(pa.table({"id": [1], "nmae": ["a"]}), ORDERS)
