@@ -17,7 +17,7 @@ import pyarrow as pa
 from filestore.errors import InvalidRequest, NotFound, Unsupported
 from filestore.model import types
 from filestore.model.own_columns import is_own
-from filestore.model.text import check_text, name_list
+from filestore.model.text import check_text, none_named
 
 __all__ = ["Column", "Schema", "check_fields", "check_pattern"]
 
@@ -132,9 +132,7 @@ class Schema:
         try:
             return self._by_name[name]
         except KeyError:
-            raise NotFound(
-                f"there is no column {name!r}; the columns are {name_list(self.names)}", code="unknown-column"
-            ) from None
+            raise NotFound(none_named("column", name, self.names), code="unknown-column") from None
 
     def select(self, names: Iterable[str]) -> Schema:
         """Returns the schema of those columns, in the given order."""

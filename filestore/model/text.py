@@ -1,14 +1,15 @@
-"""Checks texts: every store takes what UTF-8 can encode, without NUL."""
+"""Checks texts: every store takes what UTF-8 can encode, without NUL; and lists names in messages."""
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from filestore.errors import InvalidRequest
 
-__all__ = ["check_text", "check_texts", "name_list"]
+__all__ = ["check_text", "check_texts", "name_list", "none_named"]
 
 _WRONG = re.compile("[\0\ud800-\udfff]")
 _NAMES = 30  # so many names a message lists
@@ -19,6 +20,14 @@ def name_list(names: Sequence[str]) -> str:
     """Formats names for a message, which stays readable with thousands of them."""
     shown = ", ".join(names[:_NAMES])
     return shown if len(names) <= _NAMES else f"{shown} and {len(names) - _NAMES:,} more"
+
+
+def none_named(what: str, name: str, names: Sequence[str]) -> str:
+    """Says that nothing has a name, which names there are, and which one is meant if one is much like it."""
+    spelled = {known.lower(): known for known in names}
+    near = difflib.get_close_matches(name.lower(), spelled, 1, cutoff=0.7)
+    hint = f" (did you mean {spelled[near[0]]!r}?)" if near else ""
+    return f"there is no {what} {name!r}{hint}; the {what}s are {name_list(names)}"
 
 
 def check_text(what: str, text: str) -> None:

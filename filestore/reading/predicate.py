@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import polars as pl
 from polars.exceptions import PolarsError
 
-from filestore.errors import InvalidRequest
+from filestore.errors import InvalidRequest, NotFound
 from filestore.model.schema import Schema
+from filestore.model.text import none_named
 from filestore.rows.frames import polars_schema
 
 __all__ = ["Condition", "Predicate"]
@@ -104,12 +105,19 @@ def _columns(expression: pl.Expr, where: Predicate, schema: Schema) -> tuple[str
         raise _bad(where, f"use no subquery ({error})") from error
     if wild or any(name.startswith(_POLARS_PREFIX) for name in named):
         raise _bad(where, "name its columns one by one, and use no subquery")
-    for name in sorted(named - set(schema.names)):
-        schema.column(name)  # raises NotFound
+    if unknown := sorted(named - set(schema.names)):
+        raise _unknown(unknown[0], where, schema)
     for node in nodes:
         if not _row_by_row(node):
             raise _bad(where, f"{node} needs more than one row; filter the result of the scan by it")
     return tuple(name for name in schema.names if name in named)
+
+
+def _unknown(name: str, where: Predicate, schema: Schema) -> NotFound:
+    problem = none_named("column", name, schema.names)
+    if isinstance(where, str) and f'"{name}"' in where:
+        problem += f". In SQL double quotes are for names: write '{name}' for a text"
+    return NotFound(problem, code="unknown-column")
 
 
 def _nodes(expression: pl.Expr) -> Iterator[pl.Expr]:

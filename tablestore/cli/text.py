@@ -9,6 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 from filestore.errors import InvalidRequest
+from filestore.model.text import none_named
 from log.json_rows import encode_rows
 
 __all__ = ["Aligned", "cells", "chosen", "json_lines", "numbers"]
@@ -43,9 +44,7 @@ def chosen(available: Sequence[str], columns: str | None) -> list[str]:
         return list(available)
     names = [name.strip() for name in columns.split(",") if name.strip()]
     if unknown := [name for name in names if name not in available]:
-        raise InvalidRequest(
-            f"there is no column {unknown[0]!r}; the columns are {', '.join(available)}", code="unknown-column"
-        )
+        raise InvalidRequest(none_named("column", unknown[0], available), code="unknown-column")
     return names
 
 

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 from filestore.errors import InvalidRequest
 from filestore.model.definition import TableDefinition
 from filestore.model.rowkind import KIND_COLUMN
+from filestore.model.text import none_named
 from filestore.rows.fitting import adding
 from tablestore.incoming.fitting import fit
 from tablestore.incoming.given import Rows, arrow_rows
@@ -35,8 +36,7 @@ def conform(rows: Rows, definition: TableDefinition) -> pa.Table:
             raise InvalidRequest(f"the rows have two columns {name!r}: rename one", code="duplicate-column")
         if name not in definition.schema and name != KIND_COLUMN:
             raise InvalidRequest(
-                f"the rows have a column {name!r} that the table lacks; its columns are "
-                f"{', '.join(definition.schema.names)}",
+                f"the rows have a column that the table lacks: {none_named('column', name, definition.schema.names)}",
                 code="unknown-column",
             )
         given[name] = column

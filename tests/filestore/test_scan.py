@@ -512,6 +512,8 @@ def test_null_structs_keep_their_not_null_fields(folder: Path) -> None:
     ("where", "error", "says"),
     [
         ("nope = 1", NotFound, "the columns are id, name, t"),
+        ("Nam = 'a'", NotFound, "did you mean 'name'"),
+        ('name = "PAID"', NotFound, "double quotes are for names: write 'PAID' for a text"),
         (pl.col("nope") == 1, NotFound, "no column 'nope'"),
         ("id >", InvalidRequest, "cannot be read"),
         ("", InvalidRequest, "cannot be read"),

@@ -216,6 +216,8 @@ def test_a_schema_has_columns() -> None:
 def test_unknown_columns_are_named_with_what_there_is() -> None:
     with pytest.raises(NotFound, match="'c'; the columns are a, b"):
         parse_columns("a INT, b STRING").column("c")
+    with pytest.raises(NotFound, match=r"'ID' \(did you mean 'id'\?\); the columns are id, name"):
+        parse_columns("id INT, name STRING").column("ID")
 
 
 def test_key_columns_are_not_null_unless_declared() -> None:

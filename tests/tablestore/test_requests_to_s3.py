@@ -178,7 +178,7 @@ def test_key_columns_of_a_file_are_read_side_by_side(shop: Shop, orders: tablest
         other = store.managed_table("shop.orders")
         groups = 60_000 // BUCKETS // GROUP_ROWS  # the last one is in the file's end, which is known by then
         together = Together(shop.proxy, groups, lambda call: call.kind is Kind.GET_RANGE and "=-" not in call.range)
-        assert other.get(list(range(0, 60_000, 100)), []).num_rows == 600
+        assert other.get(list(range(0, 60_000, 100)), []).count_rows() == 600
         assert together.arrived >= groups * BUCKETS
         assert not together.alone
 

@@ -18,7 +18,7 @@ from filestore.errors import InvalidRequest, NotFound
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Column
 from filestore.model.table_columns import MetadataColumn, TableColumns
-from filestore.model.text import name_list
+from filestore.model.text import name_list, none_named
 from filestore.model.types import to_sql
 from log.connector.metadata.binding import Bound, bind, listed, read_values, unreadable, writable, written_values
 from log.connector.metadata.keys import MetadataKey, Origin
@@ -155,9 +155,7 @@ def plan_read(columns: TableColumns, keys: Sequence[MetadataKey], names: Collect
     known = set(columns.names)
     for name in names or ():
         if name not in known:
-            raise NotFound(
-                f"there is no column {name!r}; the columns are {name_list(columns.names)}", code="unknown-column"
-            )
+            raise NotFound(none_named("column", name, columns.names), code="unknown-column")
     chosen = known if names is None else set(names)
     wanted = [_bound(c, keys) for c in columns.columns if c.name in chosen]
     needed = {c.key.name for c in wanted if isinstance(c, Bound)}

@@ -33,6 +33,7 @@ from filestore.errors import InvalidRequest
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.schema import Column as OwnColumn
 from filestore.model.schema import Schema
+from filestore.model.text import none_named
 from filestore.model.types import quoted
 from tablestore.incoming.fitting import fit
 from tablestore.spark.jobs.errors import BAD_VALUE
@@ -60,7 +61,7 @@ def conformed(df: DataFrame, schema: Schema, unread: Container[str] = ()) -> Dat
     known = {*schema.names, KIND_COLUMN}
     if unknown := [name for name in names if name not in known]:
         raise InvalidRequest(
-            f"the rows have a column {unknown[0]!r} that the table lacks; its columns are {', '.join(schema.names)}",
+            f"the rows have a column that the table lacks: {none_named('column', unknown[0], schema.names)}",
             code="unknown-column",
         )
     given = {field.name: field.dataType for field in df.schema}

@@ -223,4 +223,4 @@ def test_a_table_takes_all_of_them(orders: Table) -> None:
     orders.write([])
     assert orders.scan().to_arrow().sort_by("id").to_pylist() == [{"id": 2, "name": "b"}, {"id": 3, "name": "c"}]
     assert orders.get(pd.DataFrame({"id": [3, 9]})).to_pylist() == [{"id": 3, "name": "c"}]
-    assert orders.get(Stream(pa.table({"id": [2]}).to_reader())).num_rows == 1
+    assert orders.get(Stream(pa.table({"id": [2]}).to_reader())).count_rows() == 1

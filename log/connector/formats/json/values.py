@@ -22,7 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from filestore.model.text import name_list
+from filestore.model.text import none_named
 from filestore.model.types import canonical, to_sql
 
 __all__ = ["TOPICS", "Number", "Place", "Rules", "check_members", "column_value", "load", "shown"]
@@ -264,7 +264,7 @@ def check_members(value: Iterable[str], names: Sequence[str], place: Place) -> N
     for name in value:
         if name not in names:
             prefix, what = (f"{place}: ", "field") if place.path else ("", "column")
-            raise ValueError(f"{prefix}there is no {what} {name!r}; the {what}s are {name_list(names)}")
+            raise ValueError(prefix + none_named(what, name, names))
 
 
 def _map(value: Any, kind: pa.DataType, place: Place) -> list[tuple[Any, Any]]:
