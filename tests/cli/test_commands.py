@@ -462,7 +462,10 @@ FILES = {
     "no.parquet": ("PAR1", "no.parquet cannot be read: "),
     "float.json": ('{"id": 1}\n{"id": 1.5}\n', "line 2: id: 1.5 is no BIGINT"),
     "short.csv": ("id,status\n1\n", "line 2 has 1 fields, and the header names 2 columns"),
-    "typo.json": ('{"id": 1, "statsu": "A"}', "line 1: there is no column 'statsu' (did you mean 'status'?); the columns are id, status, _kind"),
+    "typo.json": (
+        '{"id": 1, "statsu": "A"}',
+        "line 1: there is no column 'statsu' (did you mean 'status'?); the columns are id, status, _kind",
+    ),
 }
 
 
