@@ -3,9 +3,9 @@
 Spark starts a Python process for each task that an executor runs at the same time, and a machine may have several
 executors. They have no parent in common that could count, so each process has a claim: a small file in a folder for the
 table, below the system's folder for temporary files, which says how much it may hold. A process locks its file as long
-as it lives, so the claim of one that was killed ends with it. All claims together never exceed a limit: a process gets
-what others have not claimed, and no more than an equal part. It claims in steps, as its cache grows, and gives up what
-exceeds its part when it uses its cache next and others have joined.
+as it lives, so the claim of one that was killed ends with it, and whoever comes next removes it. All claims together
+never exceed a limit: a process gets what others have not claimed, and no more than an equal part. It claims in steps,
+as its cache grows, and gives up what exceeds its part when it uses its cache next and others have joined.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["CacheClaim", "HostShare", "granted"]
 logger = logging.getLogger(__name__)
 
 _STEPS = 16
-_MUTEX = "mutex"
+_MUTEX = ".mutex"  # beside the folders of tables, whose names have no dot
 _CLAIM = re.compile(rb"(\d+) (\d+)")
 
 
@@ -71,7 +71,7 @@ class HostShare:
         self._file: int | None = None
         self._owner = 0
         self._name = ""
-        self._folder = Path()
+        self._place = self._folder = Path()
         self._seen = 0
         self._claim = CacheClaim(0, 0)
 
@@ -98,7 +98,14 @@ class HostShare:
             with suppress(OSError):  # a claim that stays is that of a process without a lock, which counts as dead
                 (self._folder / self._name).unlink(missing_ok=True)
             os.close(self._file)
+            with suppress(OSError):  # others have claims, or one of them is at work, who comes by here again
+                self._leave()
         self._file = None
+
+    def _leave(self) -> None:
+        with (self._place / _MUTEX).open("w") as mutex:
+            fcntl.flock(mutex, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._folder.rmdir()
 
     def _holds(self, whole: CacheClaim, memory: int, disk: int) -> bool:
         """Returns whether the claim of before fits: it is large enough, not too large, and nobody has come or gone."""
@@ -112,8 +119,13 @@ class HostShare:
     def _ask(self, whole: CacheClaim, memory: int, disk: int) -> None:
         if self._file is not None and self._owner != os.getpid():
             self._file = None  # it is the parent's, who still has it
-        self._folder = self._meeting_place()
+        first = self._folder == Path()
+        self._place = self._meeting_place()
+        self._folder = self._place / re.sub(r"[^\w-]", "_", self._table_id)
         with self._alone():
+            if first:
+                self._sweep()
+            self._folder.mkdir(exist_ok=True)
             others = list(self._others())
             disk_limit = whole.disk or 0
             self._claim = CacheClaim(
@@ -124,13 +136,13 @@ class HostShare:
             self._seen = os.stat(self._folder).st_mtime_ns  # it changes when a claim is added or removed
 
     def _meeting_place(self) -> Path:
-        """The folder of the table's claims, which is this user's alone.
+        """The folder of the claims for all tables, which is this user's alone.
 
         Raises:
             Unavailable: somebody else has made one of this name.
         """
         own = (self._parent or Path(tempfile.gettempdir())) / f"tablestore-{os.getuid()}"
-        folder = own / "look-ups" / re.sub(r"[^\w-]", "_", self._table_id)
+        folder = own / "look-ups"
         folder.mkdir(parents=True, exist_ok=True)
         if own.stat().st_uid != os.getuid():
             raise Unavailable(f"{own} belongs to another user", code="cache-folder")
@@ -139,27 +151,27 @@ class HostShare:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Excludes the other processes while this one reads and writes claims."""
-        with (self._folder / _MUTEX).open("w") as mutex:
+        with (self._place / _MUTEX).open("w") as mutex:
             fcntl.flock(mutex, fcntl.LOCK_EX)
             yield
+
+    def _sweep(self) -> None:
+        """Removes what dead processes have left of other tables."""
+        with os.scandir(self._place) as entries:
+            folders = [Path(entry) for entry in entries if entry.is_dir() and Path(entry) != self._folder]
+        for folder in folders:
+            with suppress(OSError):  # others have claims there
+                for path in folder.iterdir():
+                    _living(path)
+                folder.rmdir()
 
     def _others(self) -> Iterator[CacheClaim]:
         """The claims of other processes; those of dead ones are removed."""
         for name in os.listdir(self._folder):
-            if name in (_MUTEX, self._name if self._file is not None else ""):
-                continue
-            try:
-                claim = (self._folder / name).open("rb")
-            except FileNotFoundError:
-                continue  # its process has just ended it, for which it need not be alone
-            with claim as file:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    if (found := _CLAIM.fullmatch(file.read())) is not None:
-                        yield CacheClaim(int(found[1]), int(found[2]))
-                    continue
-                (self._folder / name).unlink(missing_ok=True)
+            if self._file is None or name != self._name:
+                found = _CLAIM.fullmatch(_living(self._folder / name) or b"")
+                if found is not None:
+                    yield CacheClaim(int(found[1]), int(found[2]))
 
     def _write(self) -> None:
         if self._file is None:
@@ -169,3 +181,17 @@ class HostShare:
         text = f"{self._claim.memory} {self._claim.disk}".encode()
         os.pwrite(self._file, text, 0)
         os.ftruncate(self._file, len(text))
+
+
+def _living(path: Path) -> bytes | None:
+    """Returns the claim in a file; None, and removes it, if its process has ended."""
+    try:
+        with path.open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return file.read()
+            path.unlink(missing_ok=True)
+    except FileNotFoundError:
+        pass  # its process has just ended it, for which it need not be alone
+    return None
