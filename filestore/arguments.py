@@ -25,6 +25,7 @@ from functools import wraps
 from typing import Any, Literal, ParamSpec, Protocol, TypeVar, Union, cast, get_args, get_origin
 
 from filestore.errors import InvalidRequest
+from filestore.forks import require_threads
 
 __all__ = ["checked", "checks_arguments"]
 
@@ -86,6 +87,7 @@ def checked(*elsewhere: str) -> Callable[[Callable[Params, Result]], Callable[Pa
 
         @wraps(function)
         def call(*args: Params.args, **kwargs: Params.kwargs) -> Result:
+            require_threads()  # this is the way into the public API
             if not plan:
                 plan.append(_Plan(function, elsewhere))
             given, named = plan[0].taken(args, kwargs)

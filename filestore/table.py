@@ -21,6 +21,7 @@ from filestore.delta.log import Commit, DeltaLog, show_time
 from filestore.delta.state import TableState
 from filestore.errors import Conflict, Corrupt, NotFound, TableStoreError
 from filestore.files.writer import TableFiles
+from filestore.forks import require_threads
 from filestore.leases.interface import WriterLeases
 from filestore.leases.opening import leases_of
 from filestore.model.definition import TableDefinition
@@ -153,7 +154,9 @@ class FileStore:
 
         Raises:
             NotFound: ``snapshot-expired``.
+            Unsupported: ``forked-process``.
         """
+        require_threads()
         try:
             yield
         except (NotFound, Corrupt):

@@ -19,7 +19,8 @@ from functools import partial
 
 import pyarrow as pa
 
-from filestore.errors import AlreadyExists, Conflict, NotFound, Unavailable, Unsupported
+from filestore.errors import AlreadyExists, Conflict, NotFound, Unavailable
+from filestore.forks import forked_process
 from filestore.storage.client import TAIL_BYTES, ObjectClient, OpensClient, Tail
 from filestore.storage.interface import FileInfo, TaggedFile
 from filestore.storage.kept import Kept
@@ -75,11 +76,7 @@ class ObjectStorage:
     @property
     def _own(self) -> _Process:
         if _users - {os.getpid()}:
-            raise Unsupported(
-                "this process was forked from one that has used a store of objects, whose connections and threads do "
-                "not survive that: start it by multiprocessing's spawn or forkserver, or open no such table before",
-                code="forked-process",
-            )
+            raise forked_process("one that has used a store of objects, whose connections and threads do")
         if self._process is None:
             with self._lock:
                 if self._process is None:
