@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
 from compaction.in_writer import InWriter
-from compaction.maintenance import Maintenance, maintain
-from compaction.on_request import compact_on_request
 from filestore.arguments import checks_arguments
-from filestore.checks.leftovers import Leftover
 from filestore.doctor import Report, examine
 from filestore.errors import InvalidRequest, TableStoreError
-from filestore.life.consumers import Consumer, consumers_of, remove_consumer
-from filestore.life.expiry import Expiry, expire
-from filestore.life.orphans import clean_orphans
 from filestore.model.change_text import parse_changes
 from filestore.model.changes import Change
 from filestore.model.definition import TableDefinition
@@ -28,14 +22,14 @@ from filestore.model.snapshot import Snapshot
 from filestore.operations.alter import plan_alter
 from filestore.reading.get import get_rows
 from filestore.reading.predicate import Predicate
-from filestore.retention.holds import ConsumerInfo
 from filestore.rows.partitions import partition_set
 from managed_table.new_log import begin_new_log
 from managed_table.opened import OpenedTable
+from tablestore.care import Care
+from tablestore.following.consumed import Consumed
 from tablestore.following.follow import Follower, Following, FollowOptions, Stop
 from tablestore.following.follow_metrics import FollowMeter
 from tablestore.following.gaps import on_log_gap as choice_on_gap
-from tablestore.following.progress import Lag, lags
 from tablestore.following.result_mode import ResultMode, result_mode
 from tablestore.following.starting import StartOptions
 from tablestore.following.tail_run import TailRun
@@ -61,6 +55,7 @@ from tablestore.writing.commit_metrics import CommitMeter
 from tablestore.writing.expiry import expired
 from tablestore.writing.given_rows import GivenRows
 from tablestore.writing.overwrite import Drop, Overwrite
+from tablestore.writing.row_commands import RowCommand
 from tablestore.writing.write import Basis
 from tablestore.writing.writer import TableWriter
 
@@ -68,7 +63,7 @@ __all__ = ["Table"]
 
 
 @checks_arguments("rows", "keys")
-class Table(Versioned):
+class Table(Versioned, Consumed, Care):
     """A managed table. Get it from `Store.table`. It can be kept, and always works on the newest version."""
 
     def __init__(self, opened: OpenedTable) -> None:
@@ -272,24 +267,6 @@ class Table(Versioned):
         named = None if consumer is None else self.consumer(consumer)
         return follower.follow(StartOptions(scan, timestamp, version, tag), how, stop, named)
 
-    def consumer(self, consumer_id: str) -> Consumer:
-        """Returns a consumer: ``with table.consumer("report").register(7): ...`` keeps version 7 and later ones."""
-        return Consumer(self.filestore, consumer_id)
-
-    def consumers(self) -> list[ConsumerInfo]:
-        """Lists the consumers that have shown within ``consumer.expiration-time`` that they live, by id."""
-        return consumers_of(self.filestore)
-
-    def consumer_lags(self) -> dict[str, Lag]:
-        """Returns what each of `consumers` has still to read, by id."""
-        held = {consumer.id: consumer.version for consumer in self.consumers()}
-        found = lags(self.filestore, set(held.values()))
-        return {name: found[version] for name, version in held.items()}
-
-    def delete_consumer(self, consumer_id: str) -> None:
-        """Removes a consumer whose reader will not continue. `NotFound` (``no-such-consumer``)."""
-        remove_consumer(self.filestore, consumer_id)
-
     def write(
         self,
         rows: Rows,
@@ -330,6 +307,38 @@ class Table(Versioned):
         basis = Basis.of(if_version)
         snapshot = self._writer.write(given, overwrite=overwrite, app=number, base=state, basis=basis)
         self.in_writer.after_commit(state.definition)
+        return snapshot
+
+    def delete(self, where: Predicate) -> Snapshot | None:
+        """Removes the rows that fulfil a condition, as one commit; returns None if there are none.
+
+        Args:
+            where: A SQL condition such as ``"status = 'CANCELLED'"``, or a polars expression, as in `scan`.
+
+        Raises:
+            Unsupported: ``no-primary-key``; ``merge-engine``: it would not remove rows. SQL does the same.
+            Conflict: rows that it had read changed again and again (``read-changed``). Nothing was changed.
+        """
+        return self._run(RowCommand(where))
+
+    def update(self, values: Mapping[str, Any], where: Predicate) -> Snapshot | None:
+        """Changes columns of the rows that fulfil a condition, as one commit; returns None if there are none.
+
+        Args:
+            values: By column the new value, or a polars expression of the row: ``{"status": "PAID", "n": pl.col("n") +
+                1}``. ``pl.sql_expr("amount * 2")`` makes one of SQL's text. Values fit their columns as in `write`.
+            where: Which rows, as in `delete`.
+
+        Raises:
+            InvalidRequest: ``key-changed``: a column of the primary key; ``bad-value``. Nothing was changed.
+            Unsupported, Conflict: as `delete`.
+        """
+        return self._run(RowCommand(where, values))
+
+    def _run(self, command: RowCommand) -> Snapshot | None:
+        snapshot = command.run(self.filestore, self._writer)
+        if snapshot is not None:
+            self.in_writer.after_commit(self.definition)
         return snapshot
 
     def drop_partitions(self, partitions: Sequence[Mapping[str, Any]]) -> Snapshot | None:
@@ -416,14 +425,6 @@ class Table(Versioned):
         """Returns what `alter` would do, and which readers it would exclude; changes nothing. Errors as in `alter`."""
         return plan_alter(self.filestore, parse_changes(changes))
 
-    def compact(self, full: bool = False, *, partitions: Sequence[Mapping[str, Any]] | None = None) -> Snapshot | None:
-        """Folds pending runs and merges sorted runs of the buckets that have many, or of all with ``full=True``.
-
-        With `partitions`, which are as for `drop_partitions`, it does so in these only. It returns the last snapshot
-        that it committed; None if no bucket needed anything.
-        """
-        return compact_on_request(self.filestore, full=full, partitions=partitions)
-
     def rollback(
         self, version: int | None = None, *, timestamp: datetime | None = None, tag: str | None = None
     ) -> Snapshot:
@@ -451,27 +452,6 @@ class Table(Versioned):
         those of the log that change with it, such as ``log.kafka.bootstrap.servers``; they are checked as in `create`.
         """
         return begin_new_log(self.opened, options)
-
-    def expire(self, *, dry_run: bool = False) -> Expiry:
-        """Expires old versions by the options ``snapshot.*``, except those that tags and consumers keep."""
-        return expire(self.filestore, dry_run=dry_run)
-
-    def maintain(self) -> Maintenance:
-        """Creates the tag that is due and expires versions: call it from time to time. It is safe to repeat."""
-        return maintain(self.opened)
-
-    def remove_orphans(
-        self, older_than: timedelta = timedelta(days=1), *, dry_run: bool = True, even_young: bool = False
-    ) -> list[Leftover]:
-        """Removes files that no version names, and refuses the commits of writers that were about to name them.
-
-        Args:
-            older_than: How long ago they were written. A writer that takes longer, without a lease, begins again.
-            dry_run: Only lists them.
-            even_young: Whether `older_than` may be less than an hour otherwise (else ``young-orphans``).
-        """
-        age_ms = older_than // timedelta(milliseconds=1)
-        return clean_orphans(self.filestore, age_ms, dry_run=dry_run, even_young=even_young)
 
     def examine(self) -> Report:
         """Checks every invariant of FORMAT.md on stored bytes, and asks the log: what `tablestore doctor` prints."""

@@ -16,7 +16,7 @@ from filestore.model.schema import Schema
 from filestore.model.text import none_named
 from filestore.rows.frames import polars_schema
 
-__all__ = ["Condition", "Predicate"]
+__all__ = ["Condition", "Predicate", "require_row_by_row"]
 
 Predicate = str | pl.Expr
 """A condition of a user: SQL text, such as ``amount > 10 AND region IN ('a', 'b')``, or a polars expression.
@@ -96,6 +96,16 @@ def _parsed(text: str, where: str) -> pl.Expr:
         raise _bad(where, str(error)) from error
 
 
+def require_row_by_row(expression: pl.Expr, schema: Schema) -> None:
+    """Refuses an expression of which the result for a row does not depend on that row alone.
+
+    Raises:
+        NotFound: ``unknown-column``.
+        InvalidRequest: ``bad-predicate``.
+    """
+    _columns(expression, expression, schema)
+
+
 def _columns(expression: pl.Expr, where: Predicate, schema: Schema) -> tuple[str, ...]:
     nodes = list(_nodes(expression))
     try:
@@ -148,4 +158,4 @@ def _problem(expression: pl.Expr, schema: Schema) -> str | None:
 
 
 def _bad(where: Predicate, problem: str) -> InvalidRequest:
-    return InvalidRequest(f"cannot filter by {str(where)!r}: {problem.splitlines()[0]}", code="bad-predicate")
+    return InvalidRequest(f"cannot use {str(where)!r}: {problem.splitlines()[0]}", code="bad-predicate")

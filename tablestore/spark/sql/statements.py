@@ -9,7 +9,7 @@ from typing import Any
 from filestore import layout
 from filestore.errors import InvalidRequest, NotFound, Unsupported
 from filestore.model.definition import TableDefinition
-from filestore.model.merging import Deletes, MergeEngine
+from filestore.model.merging import Deletes
 from filestore.model.schema import Schema
 from filestore.retention.rules import tag_of
 from tablestore.defaults import table_defaults, with_defaults
@@ -47,6 +47,7 @@ from tablestore.spark.store import SparkStore
 from tablestore.store import Store
 from tablestore.system.names import split_name
 from tablestore.table import Table
+from tablestore.writing.row_commands import refused_commands
 
 __all__ = ["ANSWERS", "call"]
 
@@ -123,23 +124,9 @@ def _described(table: Table, version: int | None = None) -> dict[str, Any]:
 def _refused(definition: TableDefinition) -> dict[str, dict[str, str]]:
     """Lists the row-level commands that the table cannot do, with the code and the sentence of the refusal."""
     if not definition.primary_key:
-        return {}
-    merging = definition.merging
-    refused = {}
-    if merging.deletes is not Deletes.REMOVE:
-        ignores = " and ignore-delete = true" if merging.deletes is Deletes.IGNORE else ""
-        message = (
-            f"the table has merge-engine = {merging.engine}{ignores}, by which a delete does not remove "
-            "the row: INSERT what is to be merged, or overwrite a partition"
-        )
-        refused = {command: {"code": "merge-engine", "message": message} for command in ("DELETE", "MERGE")}
-    if merging.engine is not MergeEngine.DEDUPLICATE:
-        message = (
-            f"the table has merge-engine = {merging.engine}, which merges what is written with the stored row, so the "
-            "row would not become what the statement says: INSERT what is to be merged"
-        )
-        refused |= {command: {"code": "merge-engine", "message": message} for command in ("UPDATE", "MERGE")}
-    return refused
+        return {}  # Spark writes their files anew
+    refused = refused_commands(definition)
+    return {command: {"code": "merge-engine", "message": message} for command, message in refused.items()}
 
 
 def _described_system(table: Table, system: str, version: int | None) -> dict[str, Any]:
