@@ -201,7 +201,7 @@ def many_keys(timings: Timings, ours: Ours, work: Workload) -> None:
             "polars.scan_delta",
             lambda some=some: pl.scan_delta(location).filter(pl.col("order_id").is_in(some)).collect(),
         )
-        if not pl.from_arrow(found).sort("order_id").equals(wanted.sort("order_id")):
+        if not found.to_polars().sort("order_id").equals(wanted.sort("order_id")):
             raise SystemExit("table.get gives other rows than polars")
 
 

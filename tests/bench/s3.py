@@ -119,8 +119,8 @@ def look_up(timings: Timings, place: Place, work: Workload) -> None:
         wanted = pl.DataFrame({"order_id": some})
         stage = "1,000 keys" if number >= GETS else "1,000 keys, the first times"
         found = timings.take(f"{stage}, {place.name}", OURS, lambda wanted=wanted: table.get(wanted))
-        if found.num_rows != wanted.unique().height:
-            raise SystemExit(f"{found.num_rows} of {wanted.unique().height} keys were found on {place.name}")
+        if len(found) != wanted.unique().height:
+            raise SystemExit(f"{len(found)} of {wanted.unique().height} keys were found on {place.name}")
 
 
 def report(timings: Timings, server: str, console: Console) -> None:
