@@ -13,6 +13,7 @@ from filestore.errors import Corrupt, TableStoreError
 from filestore.files.parquet import ParquetReader
 from filestore.files.writer import TableFiles
 from filestore.model.files import DataFile, Tombstones
+from filestore.threads import in_threads
 from filestore.unreadable import is_unreadable
 
 __all__ = ["damage_of", "is_checksum", "require_undamaged", "restoring"]
@@ -37,16 +38,26 @@ def is_checksum(error: Corrupt) -> bool:
     return error.code == "checksum"
 
 
-def require_undamaged(table: TableFiles, files: Iterable[DataFile], runs: Iterable[Tombstones], version: int) -> None:
-    """Reads every byte of the files that a version needs, before it is restored.
+def require_undamaged(
+    table: TableFiles, files: Iterable[DataFile], runs: Iterable[Tombstones], version: int, *, whole: bool
+) -> None:
+    """Reads the files that a version needs, before it is restored.
+
+    Args:
+        table: The table.
+        files: The data files.
+        runs: The runs.
+        version: The version.
+        whole: Whether every byte is read; otherwise the files have to be there, with their footers and vectors.
 
     Raises:
         Corrupt: ``restored-file``: a file is damaged or missing.
     """
     listed = list(files)
+    paths = [*(file.path for file in listed), *(run.path for run in runs)]
     with restoring(version):
-        for path in (*(file.path for file in listed), *(run.path for run in runs)):
-            _require_whole(table, path)
+        if paths:
+            in_threads("restored", lambda path: _require_readable(table, path, whole=whole), paths, lambda _: None)
         for file in listed:
             positions(table.storage, table.location, file.vector)
 
@@ -70,7 +81,8 @@ def restoring(version: int) -> Iterator[None]:
         ) from error
 
 
-def _require_whole(table: TableFiles, path: str) -> None:
+def _require_readable(table: TableFiles, path: str, *, whole: bool) -> None:
     with ParquetReader(table.storage, table.path(path)) as parquet:
-        if (damage := damage_of(parquet)) is not None:
+        _ = parquet.footer  # it raises the error of one that is damaged
+        if whole and (damage := damage_of(parquet)) is not None:
             raise Corrupt(f"{path} {damage}", code="checksum")

@@ -229,12 +229,13 @@ class _Attempt(CommitAttempt):
         return restored(base, self._target, self._filestore.ambient.now_ms())
 
     def _require_undamaged(self, what: Restored) -> None:
-        """Looks at the files that are restored over damaged ones; each once, since others may remove more meanwhile."""
-        if not self._work.unread:
-            return
+        """Looks at the files that are restored; each once, since others may remove more meanwhile.
+
+        Whole ones are read only where something is known to be damaged: a rollback reads no rows that it does not log.
+        """
         found = [file for file in (*what.adds, *what.vectors) if file.path not in self._checked]
         table = self._filestore.table_files(self._target)
-        require_undamaged(table, found, what.remembered, self._work.version)
+        require_undamaged(table, found, what.remembered, self._work.version, whole=self._work.unread)
         self._checked.update(file.path for file in found)
 
     def _proposal(self, base: TableState, what: Restored, changed: frozenset[Slot]) -> Proposal:
