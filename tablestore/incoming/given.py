@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import polars as pl
@@ -31,12 +31,25 @@ class ArrowArray(Protocol):
         """Returns capsules with a schema and a struct array."""
 
 
+@runtime_checkable
+class BatchSource(Protocol):
+    """A read of a table, or a dataset of Arrow. Its errors stay what they are; of Arrow's streams they are texts."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns."""
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows, some at a time."""
+
+
 Rows: TypeAlias = (
     pa.Table
     | pa.RecordBatch
     | pa.RecordBatchReader
     | pl.DataFrame
     | pl.LazyFrame
+    | BatchSource
     | ArrowStream
     | ArrowArray
     | Sequence[Mapping[str, Any]]
@@ -82,8 +95,11 @@ def arrow_parts(rows: Rows, schema: pa.Schema) -> Iterator[pa.Table]:
         return iter([_from_pandas(rows, schema)])
     if isinstance(rows, Sequence) and not isinstance(rows, str | bytes):
         return iter([_from_dicts(rows, schema)])
+    if isinstance(rows, BatchSource):
+        return _from_batches(rows.schema, rows.to_batches())
     if isinstance(rows, ArrowStream | ArrowArray):
-        return _from_stream(_opened(rows))
+        opened = _opened(rows)
+        return _from_batches(opened.schema, opened)
     raise InvalidRequest(
         f"cannot write a {type(rows).__name__}: pass an Arrow table, a polars or pandas frame, a list of dicts, or "
         "something with the method __arrow_c_stream__",
@@ -251,13 +267,10 @@ def _opened(rows: ArrowStream | ArrowArray) -> pa.RecordBatchReader:
         ) from error
 
 
-def _from_stream(batches: pa.RecordBatchReader) -> Iterator[pa.Table]:
-    yield batches.schema.empty_table()
-    while True:
-        try:
-            batch = batches.read_next_batch()
-        except StopIteration:
-            return
-        except (pa.ArrowException, OSError) as error:
-            raise InvalidRequest(f"the stream of rows failed: {error}", code="bad-rows") from error
-        yield pa.Table.from_batches([batch])
+def _from_batches(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    yield schema.empty_table()
+    try:
+        for batch in batches:
+            yield pa.Table.from_batches([batch])
+    except (pa.ArrowException, OSError) as error:
+        raise InvalidRequest(f"the stream of rows failed: {error}", code="bad-rows") from error

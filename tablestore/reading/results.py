@@ -33,9 +33,6 @@ class _Batches(Protocol):
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, some at a time."""
 
-    def count_rows(self) -> int:
-        """The number of rows."""
-
 
 class Results:
     """The forms of a read that has a ``schema`` and ``to_batches``."""
@@ -46,10 +43,6 @@ class Results:
         """Yields all batches as a stream of Arrow's C interface: memory stays bounded by a batch."""
         reader = pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
         return reader.__arrow_c_stream__(requested_schema)
-
-    def __len__(self: _Batches) -> int:
-        """Returns the number of rows; see `count_rows`."""
-        return self.count_rows()
 
     def __bool__(self: _Batches) -> bool:
         """Returns whether there is a row; reads up to the first one."""
@@ -68,7 +61,10 @@ class Results:
         return f"<div><code>{escape(repr(self))}</code>{table}{note}</div>"
 
     def count_rows(self: _Batches) -> int:
-        """Returns the number of rows: it reads them, and keeps none."""
+        """Returns the number of rows: it reads them, and keeps none.
+
+        There is no ``len()`` of a read that is still to come: Python calls it for ``list(read)``, too.
+        """
         return sum(batch.num_rows for batch in self.to_batches())
 
     def to_arrow(self: _Batches) -> pa.Table:
@@ -135,6 +131,9 @@ class ReadRows(Results):
     def to_arrow(self) -> pa.Table:
         """Returns all rows as an Arrow table."""
         return self.table
+
+    def __len__(self) -> int:
+        return self.count_rows()
 
     def count_rows(self) -> int:
         """Returns the number of rows."""

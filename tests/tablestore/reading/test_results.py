@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
 import pytest
 
-from filestore.errors import Unsupported
+from filestore.errors import NotFound, Unsupported
 from tablestore import ReadRows, Scan, Store, Table
 
 COLUMNS = "id BIGINT, n BIGINT, x DOUBLE, amount DECIMAL(9,2), at TIMESTAMP, day DATE, name STRING, kv MAP<STRING, INT>"
@@ -68,16 +69,39 @@ def test_whatever_takes_arrow_takes_what_is_read(store: Store, table: Table) -> 
         by_id = sorted(pa.table(read).to_pylist(), key=lambda row: row["id"])
         assert by_id == sorted(read, key=lambda row: row["id"]) == rows, "iterated, it yields the rows"
         assert pl.DataFrame(read).sort("id").equals(read.to_polars().sort("id"))
-        assert len(read) == read.count_rows() == 2
+        assert read.count_rows() == 2
         assert read
     for nothing in (table.scan(where="id > 9"), table.get([9])):
         assert not nothing
-        assert len(nothing) == 0
+        assert nothing.count_rows() == 0
         assert pa.table(nothing).schema == table.schema
     copy = store.create_table("shop.copy", COLUMNS, primary_key=["id"])
     copy.write(table.scan())
     assert sorted(copy.scan(), key=lambda row: row["id"]) == rows
-    assert len(table.system("snapshots")) == 2
+    assert table.system("snapshots").count_rows() == 2
+    assert len(table.get([1, 2])) == 2
+
+
+def test_a_read_is_read_once(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """list() asks for a length first, which read everything."""
+    read = list[Scan]()
+    batches = Scan.to_batches
+    monkeypatch.setattr(Scan, "to_batches", lambda scan: read.append(scan) or batches(scan))
+    for consumer in (list, tuple, pa.table, pl.DataFrame, bool):
+        read.clear()
+        consumer(table.scan())  # type: ignore[operator]
+        assert len(read) == 1, consumer
+
+
+def test_an_error_of_a_read_stays_what_it_is_for_a_write(store: Store, table: Table) -> None:
+    """Through Arrow's stream it was one of bad rows, with a stack trace in its text."""
+    copy = store.create_table("shop.copy", COLUMNS, primary_key=["id"])
+    scan = table.scan()
+    for file in table.files():
+        Path(table.location, file.path).unlink()
+    with pytest.raises(NotFound):
+        copy.write(scan)
+    assert copy.version == 0
 
 
 def test_a_read_is_shown_in_one_line_and_its_first_rows_in_a_notebook(store: Store, table: Table) -> None:
