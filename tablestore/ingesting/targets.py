@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from filestore.ambient import Ambient
 from filestore.commit.proposal import AppVersion
@@ -14,8 +14,10 @@ from filestore.delta.state import TableState
 from filestore.errors import Conflict, InvalidRequest
 from filestore.model.changes import AddColumn
 from filestore.model.definition import TableDefinition
+from filestore.model.merging import Deletes
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Column, Schema
+from filestore.rows.frames import frame_of
 from filestore.rows.upserts import as_upserts
 from tablestore.kafka_table import KafkaTable
 from tablestore.table import Table
@@ -142,14 +144,18 @@ def _require_place(rows: pa.Table, definition: TableDefinition) -> None:
     Raises:
         InvalidRequest: ``delete-without-sequence``.
     """
-    sequence = definition.sequence_field
-    if sequence is None or definition.merges_values:
+    sequence, key = definition.sequence_field, list(definition.primary_key)
+    if sequence is None or definition.merging.deletes is not Deletes.REMOVE:
         return
-    without = pc.and_(pc.equal(rows[KIND_COLUMN], str(RowKind.DELETE)), pc.is_null(rows[sequence]))
-    if pc.any(without).as_py():
-        key = rows.filter(without).select(definition.primary_key).slice(0, 1).to_pylist()[0]
+    changes = frame_of(rows.select([*key, sequence, KIND_COLUMN]))
+    moved = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift(-1)) for name in key)  # its +U has another key
+    kind = pl.col(KIND_COLUMN)
+    removes = (kind == str(RowKind.DELETE)) | ((kind == str(RowKind.UPDATE_BEFORE)) & moved)
+    without = changes.filter(removes & pl.col(sequence).is_null())
+    if not without.is_empty():
+        row = without.select(key).row(0, named=True)
         raise InvalidRequest(
-            f"the delete of {key} has no value of column {sequence}, by which the table orders changes "
+            f"the delete of {row} has no value of column {sequence}, by which the table orders changes "
             "(sequence.field), so its row would stay: have the topic's deletes carry the whole row, as Debezium's do "
             "with REPLICA IDENTITY FULL, or ingest into a table without sequence.field",
             code="delete-without-sequence",

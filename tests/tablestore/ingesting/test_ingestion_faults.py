@@ -82,6 +82,15 @@ def test_a_delete_without_a_sequence_is_not_late_without_a_word(store: Store) ->
     with pytest.raises(InvalidRequest, match=r"the delete of \{'id': 1\} has no value of column v") as caught:
         target.take(gone, {0: 2})
     assert caught.value.code == "delete-without-sequence"
+    moved = pa.table({"id": [2, 2, 1, 7], "v": [None, 5, None, 9], "_kind": ["-U", "+U", "-U", "+U"]})
+    with pytest.raises(InvalidRequest, match=r"the delete of \{'id': 1\} has no value of column v"):
+        target.take(moved, {0: 2})
     assert target.offsets() == {0: 1}
     target.take(pa.table({"id": [1], "v": [1], "_kind": ["-D"]}), {0: 2})
     assert table.scan().to_arrow().to_pylist() == [{"id": 2, "v": None}]
+    kept = store.create_table(
+        "shop.kept", "id BIGINT, v BIGINT", primary_key=["id"], options={**options, "ignore-delete": "true"}
+    )
+    assert isinstance(kept, Table)
+    ManagedTarget(kept, "topic").take(pa.table({"id": [1, 1], "v": [1, None], "_kind": ["+I", "-D"]}), {0: 2})
+    assert kept.scan().to_arrow().to_pylist() == [{"id": 1, "v": 1}]
