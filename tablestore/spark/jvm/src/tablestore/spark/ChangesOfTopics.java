@@ -5,7 +5,6 @@ import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
-import java.util.function.UnaryOperator;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
@@ -17,10 +16,10 @@ import org.apache.spark.sql.catalyst.expressions.EvalMode;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.In;
 import org.apache.spark.sql.catalyst.expressions.IsNull;
-import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.Literal$;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.Not;
+import org.apache.spark.sql.catalyst.expressions.Or;
 import org.apache.spark.sql.catalyst.expressions.RaiseError;
 import org.apache.spark.sql.catalyst.expressions.objects.AssertNotNull;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
@@ -75,44 +74,14 @@ final class ChangesOfTopics extends Rule<LogicalPlan> {
     JsonNode changes = table.description.path("changes");
     if (changes.isMissingNode()) {
       boolean topic = table.location().isEmpty();
-      return topic
-          ? NativeReads.named(rows, visible, hidden, UnaryOperator.identity(), UnaryOperator.identity())
-          : NativeReads.named(rows, visible, hidden);
+      return topic ? NativeReads.checked(rows, visible, hidden) : NativeReads.named(rows, visible, hidden);
     }
     List<Attribute> marked = hidden.stream().map(column -> isKind(column) ? marked(column, changes) : column).toList();
     if (changes.has("refusal")) {
       return NativeReads.named(rows, visible, marked); // deletes may have nulls where the table has none
     }
-    Expression gone = isGone(Rereads.byName(rows, TablestoreTable.KIND));
-    return NativeReads.named(rows, visible, marked, value -> ofPresent(value, gone), ChangesOfTopics::present);
-  }
-
-  /** Returns a value of a row that is there, and the default of its type where the row is gone, with nulls perhaps. */
-  private static Expression ofPresent(Expression value, Expression gone) {
-    return new CaseWhen(
-        Attributes.seq(List.of(new Tuple2<>(gone, (Expression) defaultOf(value.dataType())))), new Some<>(value));
-  }
-
-  private static Literal defaultOf(DataType type) {
-    try { // a method with this name cannot be called in Java
-      return (Literal) Literal$.class.getMethod("default", DataType.class).invoke(Literal$.MODULE$, type);
-    } catch (ReflectiveOperationException e) {
-      throw new IllegalStateException(e);
-    }
-  }
-
-  /** Returns the rows that {@link #read} reads with all their values: a change of a row that is gone has some. */
-  private static LogicalPlan withGone(LogicalPlan origin) {
-    Project rows = (Project) origin;
-    List<NamedExpression> columns = new ArrayList<>();
-    for (NamedExpression column : CollectionConverters.asJava(rows.projectList())) {
-      boolean present = column instanceof Alias alias && alias.child() instanceof CaseWhen;
-      columns.add(
-          present
-              ? Attributes.as(((CaseWhen) ((Alias) column).child()).elseValue().get(), column.toAttribute())
-              : column);
-    }
-    return Attributes.project(columns, rows.child());
+    // A condition may be computed for a row before it is left out, and raises no error for a null.
+    return NativeReads.named(rows, visible, marked, ChangesOfTopics::present);
   }
 
   private static Attribute marked(Attribute kind, JsonNode changes) {
@@ -252,7 +221,7 @@ final class ChangesOfTopics extends Rule<LogicalPlan> {
     Alias kind = source(origin);
     if (kind != null) {
       boolean applies = !names(project, kind) && isKey(kind, key, origin);
-      return applies ? withKind(project, withGone(origin), kind.toAttribute()) : null;
+      return applies ? withKind(project, origin, kind.toAttribute()) : null;
     }
     LogicalPlan rows = changes(project.child(), key);
     return rows == null ? null : withKind(project, rows, Rereads.byName(rows, TablestoreTable.KIND));
@@ -341,24 +310,46 @@ final class ChangesOfTopics extends Rule<LogicalPlan> {
     return Attributes.project(columns, rows);
   }
 
-  /** Returns a project with the kind. Nulls of columns that are NOT NULL are right in deletes; the write looks at others. */
+  /** Returns a project with the kind. */
   private static LogicalPlan withKind(Project project, LogicalPlan rows, Attribute kind) {
     List<NamedExpression> columns = new ArrayList<>();
     for (NamedExpression column : CollectionConverters.asJava(project.projectList())) {
       Expression value = column instanceof Alias alias ? alias.child() : null;
-      Expression unchecked = value == null ? null : unchecked(value);
-      columns.add(unchecked == value ? column : Attributes.as(unchecked, column.toAttribute()));
+      Expression written = value == null ? null : unlessMissing(value, kind);
+      columns.add(written == value ? column : Attributes.as(written, column.toAttribute()));
     }
     columns.add(kind);
     return Attributes.project(columns, rows);
   }
 
-  /** Returns what an insertion writes to a column, without the check for nulls below its casts. */
-  private static Expression unchecked(Expression value) {
-    if (value instanceof AssertNotNull checked) {
-      return checked.child();
+  /**
+   * Returns what an insertion writes to a column. It checks that columns and fields which are NOT NULL have values. Those
+   * of a row that is gone may lack them, and are null.
+   */
+  private static Expression unlessMissing(Expression value, Attribute kind) {
+    Expression missing = null;
+    for (Expression checked : checked(value, new ArrayList<>())) {
+      Expression isNull = new IsNull(unchecked(checked));
+      missing = missing == null ? isNull : new Or(missing, isNull);
     }
-    boolean casts = value instanceof Cast || value instanceof CheckOverflowInTableInsert;
-    return casts ? (Expression) value.mapChildren(child -> unchecked((Expression) child)) : value;
+    if (missing == null) {
+      return value;
+    }
+    Expression none = Literal$.MODULE$.create(null, value.dataType());
+    return new CaseWhen(Attributes.seq(List.of(new Tuple2<>(new And(isGone(kind), missing), none))), new Some<>(value));
+  }
+
+  private static List<Expression> checked(Expression value, List<Expression> found) {
+    if (value instanceof AssertNotNull check) {
+      found.add(check.child());
+    }
+    CollectionConverters.asJava(value.children()).forEach(child -> checked(child, found));
+    return found;
+  }
+
+  private static Expression unchecked(Expression value) {
+    return value instanceof AssertNotNull check
+        ? unchecked(check.child())
+        : (Expression) value.mapChildren(child -> unchecked((Expression) child));
   }
 }

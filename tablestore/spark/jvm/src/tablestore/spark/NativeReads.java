@@ -161,40 +161,38 @@ final class NativeReads extends Rule<LogicalPlan> {
    * @param hidden columns that are there if they are named, and if the plan has them
    */
   static LogicalPlan named(LogicalPlan plan, Seq<AttributeReference> visible, List<Attribute> hidden) {
+    return named(plan, visible, hidden, UnaryOperator.identity());
+  }
+
+  /**
+   * Returns those columns without rows that stand for nothing, whose values may be null where those of others are not.
+   *
+   * @param chosen leaves out rows of the plan with both kinds of columns
+   */
+  static LogicalPlan named(
+      LogicalPlan plan, Seq<AttributeReference> visible, List<Attribute> hidden, UnaryOperator<LogicalPlan> chosen) {
     List<NamedExpression> all = new ArrayList<>();
     for (Attribute wanted : CollectionConverters.asJava(visible)) {
       all.add(Attributes.as(Rereads.byName(plan, wanted.name()), wanted));
     }
-    LogicalPlan inner = withHidden(plan, all, hidden);
+    LogicalPlan inner = chosen.apply(withHidden(plan, all, hidden));
     List<Attribute> columns = CollectionConverters.asJava(inner.output());
     return columns.size() == all.size() ? inner : shown(columns.subList(0, all.size()), inner);
   }
 
-  /**
-   * Returns those columns without rows that stand for nothing. A column is NOT NULL if the wanted one is: the rows that
-   * are left have its values.
-   *
-   * @param present gives the value of a column that is checked, and any other one for a row that is left out: Spark
-   *     may check it before it leaves the row out
-   * @param chosen leaves out rows of the plan with both kinds of columns
-   */
-  static LogicalPlan named(
-      LogicalPlan plan,
-      Seq<AttributeReference> visible,
-      List<Attribute> hidden,
-      UnaryOperator<Expression> present,
-      UnaryOperator<LogicalPlan> chosen) {
+  /** Returns those columns; each is NOT NULL if the wanted one is, and a null in it is an error. */
+  static LogicalPlan checked(LogicalPlan plan, Seq<AttributeReference> visible, List<Attribute> hidden) {
     List<NamedExpression> all = new ArrayList<>();
     List<NamedExpression> shown = new ArrayList<>();
     for (Attribute wanted : CollectionConverters.asJava(visible)) {
       Attribute found = Rereads.byName(plan, wanted.name());
       boolean checked = found.nullable() && !wanted.nullable();
-      Alias column = checked ? Attributes.as(present.apply(found), wanted.name()) : Attributes.as(found, wanted);
+      Alias column = checked ? Attributes.as(found, wanted.name()) : Attributes.as(found, wanted);
       all.add(column);
       Attribute value = column.toAttribute();
       shown.add(checked ? Attributes.as(new AssertNotNull(value, Attributes.seq(List.of(wanted.name()))), wanted) : value);
     }
-    return shown(shown, chosen.apply(withHidden(plan, all, hidden)));
+    return shown(shown, withHidden(plan, all, hidden));
   }
 
   private static Project withHidden(LogicalPlan plan, List<NamedExpression> visible, List<Attribute> hidden) {
