@@ -25,6 +25,7 @@ from filestore.reading.predicate import Predicate, require_row_by_row
 from filestore.reading.scan import plan_scan, scan
 from filestore.rows.frames import frame_of
 from filestore.table import FileStore
+from tablestore.incoming.conform import unread_by_deletes
 from tablestore.incoming.given import arrow_rows
 from tablestore.writing.given_rows import GivenRows
 from tablestore.writing.write import READ_CHANGED, Basis
@@ -74,7 +75,7 @@ class RowCommand:
             NotFound: ``unknown-column``.
             Conflict: lost against other writers, again and again. Nothing was changed.
         """
-        begins_left = store.state().definition.options["commit.max-retries"]
+        begun = 0
         while True:
             state = store.state()
             self._check(state.definition)
@@ -84,9 +85,9 @@ class RowCommand:
             try:
                 return writer.write(GivenRows(rows), base=state, basis=Basis.of(state.version))
             except Conflict as conflict:
-                if conflict.code != READ_CHANGED or not begins_left:
+                if conflict.code != READ_CHANGED or begun == state.definition.options["commit.max-retries"]:
                     raise
-                begins_left -= 1
+                begun += 1
 
     def _check(self, definition: TableDefinition) -> None:
         command = "DELETE" if self.assigned is None else "UPDATE"
@@ -112,22 +113,16 @@ class RowCommand:
     def _rows(self, store: FileStore, state: TableState) -> pa.Table:
         """Reads the rows, and returns what is to be written."""
         definition = state.definition
-        names = None if self.assigned is not None or definition.merges_values else _needed_by_deletes(definition)
+        unread = unread_by_deletes(definition) if self.assigned is None else ()
+        names = [name for name in definition.schema.names if name not in unread]
         plan = plan_scan(state, names, self.where)
         with store.reading(state.version):
             stored = pa.concat_tables([plan.schema.empty_table(), *scan(store.table_files(state), plan)])
         if self.assigned is None:
             return stored.append_column(KIND_COLUMN, pa.repeat(str(RowKind.DELETE), stored.num_rows))
-        for name, value in self.assigned.items():
-            place = stored.schema.get_field_index(name)
-            stored = stored.set_column(place, name, _values(name, value, rows=stored, definition=definition))
-        return stored
-
-
-def _needed_by_deletes(definition: TableDefinition) -> list[str]:
-    placing = (*definition.primary_key, *definition.partition_by, *definition.bucket_key, *definition.sort_key)
-    sequence = () if definition.sequence_field is None else (definition.sequence_field,)
-    return list(dict.fromkeys((*placing, *sequence)))
+        # each value is one of the row as it was, whatever the others become
+        new = {name: _values(name, value, rows=stored, definition=definition) for name, value in self.assigned.items()}
+        return pa.table({name: new.get(name, stored[name]) for name in names})
 
 
 def _values(name: str, value: Any, rows: pa.Table, definition: TableDefinition) -> pa.ChunkedArray:

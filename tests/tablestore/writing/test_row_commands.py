@@ -41,6 +41,7 @@ UPDATES: list[tuple[dict[str, Any], Callable[[Row], Row]]] = [
     ({"n": pl.col("n") + 1, "v": None}, lambda row: {"n": row["n"] + 1, "v": None}),
     ({"v": pl.col("n").cast(pl.Float64) / 2}, lambda row: {"v": row["n"] / 2}),
     ({"amount": Decimal("1.25"), "tags": ["x", None]}, lambda row: {"amount": Decimal("1.25"), "tags": ["x", None]}),
+    ({"n": pl.col("n") + 1, "v": pl.col("n") * 1.0}, lambda row: {"n": row["n"] + 1, "v": float(row["n"])}),
     ({"n": pl.sql_expr("n * 2"), "amount": 3}, lambda row: {"n": row["n"] * 2, "amount": Decimal("3.00")}),
 ]
 
@@ -148,3 +149,11 @@ def test_what_is_refused_changes_nothing(store: Store) -> None:
     )
     assert refused(lambda: summed.delete("id = 1")) == "merge-engine"
     assert refused(lambda: summed.update({"n": 1}, "id = 1")) == "merge-engine"
+
+
+def test_each_value_is_one_of_the_row_as_it_was(store: Store) -> None:
+    """A later column was worked out from what an earlier one had become."""
+    table = store.create_table("shop.t", "id BIGINT, a INT, b INT", primary_key=["id"])
+    table.write([{"id": 1, "a": 1, "b": 2}])
+    table.update({"a": pl.col("b"), "b": pl.col("a")}, "id = 1")
+    assert rows(table) == [{"id": 1, "a": 2, "b": 1}]
