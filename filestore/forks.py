@@ -38,18 +38,20 @@ def require_threads() -> None:
         Unsupported: ``forked-process``.
     """
     if _Fork.lost:
-        raise forked_process("one that has read or written a table, whose threads do")
+        raise forked_process("read or written a table", "threads")
 
 
-def forked_process(parent: str) -> Unsupported:
+def forked_process(done: str, lost: str) -> Unsupported:
     """Returns the error of a process that cannot work since it was forked.
 
     Args:
-        parent: What the parent had done, and what does not survive that.
+        done: What its parent had done.
+        lost: What of the parent does not survive a fork.
     """
     return Unsupported(
-        f"this process was forked from {parent} not survive that: start it by multiprocessing's spawn or forkserver, "
-        "as in multiprocessing.get_context('forkserver'), or fork before any table is used",
+        f"this process was forked from one that has {done}, whose {lost} do not survive that: start it by "
+        "multiprocessing's spawn or forkserver, as in multiprocessing.get_context('forkserver'), or fork before any "
+        "table is used",
         code="forked-process",
     )
 
@@ -63,10 +65,14 @@ def _in_child() -> None:
 
 
 def _has_threads() -> bool:
+    return any(_POOL.match(_name(path)) for path in _TASKS.glob("*/comm"))
+
+
+def _name(path: Path) -> str:
     try:
-        return any(_POOL.match((task / "comm").read_text()) for task in _TASKS.iterdir())
+        return path.read_text()
     except OSError:
-        return False  # not Linux, or a thread that has just ended
+        return ""  # the thread has just ended
 
 
 if hasattr(os, "register_at_fork"):

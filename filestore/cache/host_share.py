@@ -71,7 +71,7 @@ class HostShare:
         self._file: int | None = None
         self._owner = 0
         self._name = ""
-        self._place = self._folder = Path()
+        self._folder = Path()
         self._seen = 0
         self._claim = CacheClaim(0, 0)
 
@@ -103,7 +103,7 @@ class HostShare:
         self._file = None
 
     def _leave(self) -> None:
-        with (self._place / _MUTEX).open("w") as mutex:
+        with (self._folder.parent / _MUTEX).open("w") as mutex:
             fcntl.flock(mutex, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._folder.rmdir()
 
@@ -120,8 +120,7 @@ class HostShare:
         if self._file is not None and self._owner != os.getpid():
             self._file = None  # it is the parent's, who still has it
         first = self._folder == Path()
-        self._place = self._meeting_place()
-        self._folder = self._place / re.sub(r"[^\w-]", "_", self._table_id)
+        self._folder = self._meeting_place() / re.sub(r"[^\w-]", "_", self._table_id)
         with self._alone():
             if first:
                 self._sweep()
@@ -151,13 +150,13 @@ class HostShare:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Excludes the other processes while this one reads and writes claims."""
-        with (self._place / _MUTEX).open("w") as mutex:
+        with (self._folder.parent / _MUTEX).open("w") as mutex:
             fcntl.flock(mutex, fcntl.LOCK_EX)
             yield
 
     def _sweep(self) -> None:
         """Removes what dead processes have left of other tables."""
-        with os.scandir(self._place) as entries:
+        with os.scandir(self._folder.parent) as entries:
             folders = [Path(entry) for entry in entries if entry.is_dir() and Path(entry) != self._folder]
         for folder in folders:
             with suppress(OSError):  # others have claims there

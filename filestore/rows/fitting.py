@@ -28,6 +28,7 @@ __all__ = [
     "fitted",
     "kinds_by",
     "named_kinds",
+    "place_columns",
     "putting",
 ]
 
@@ -108,6 +109,12 @@ def accepted(rows: pa.Table, definition: TableDefinition) -> pa.Table:
     return rows
 
 
+def place_columns(definition: TableDefinition) -> set[str]:
+    """Returns the columns that determine a row's place: its partition, its bucket, and its order among others."""
+    sequence = () if definition.sequence_field is None else (definition.sequence_field,)
+    return {*definition.partition_by, *definition.bucket_key, *definition.sort_key, *sequence}
+
+
 def checked(rows: pa.Table, definition: TableDefinition) -> pa.Table:
     """Checks that rows may be written, and returns them unchanged.
 
@@ -141,12 +148,7 @@ def checked(rows: pa.Table, definition: TableDefinition) -> pa.Table:
 
 
 def _check_columns(rows: pa.Table, definition: TableDefinition) -> None:
-    placing = {
-        *definition.partition_by,
-        *definition.bucket_key,
-        *definition.sort_key,
-        definition.sequence_field,
-    }
+    placing = place_columns(definition)
     own = set(rows.column_names)
     for column in definition.schema:
         if column.name not in own:

@@ -76,7 +76,7 @@ class ObjectStorage:
     @property
     def _own(self) -> _Process:
         if _users - {os.getpid()}:
-            raise forked_process("one that has used a store of objects, whose connections and threads do")
+            raise forked_process("used a store of objects", "connections and threads")
         if self._process is None:
             with self._lock:
                 if self._process is None:

@@ -9,7 +9,7 @@ from filestore.errors import InvalidRequest
 from filestore.model.definition import TableDefinition
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.text import none_named
-from filestore.rows.fitting import adding
+from filestore.rows.fitting import adding, place_columns
 from tablestore.incoming.fitting import fit
 from tablestore.incoming.given import Rows, arrow_rows
 
@@ -61,5 +61,4 @@ def unread_by_deletes(definition: TableDefinition) -> set[str]:
     """Returns the columns that a delete does not need: FORMAT.md section 9.1."""
     if definition.merges_values:
         return set()
-    placing = {*definition.primary_key, *definition.partition_by, *definition.bucket_key, *definition.sort_key}
-    return set(definition.schema.names) - placing - {definition.sequence_field}
+    return set(definition.schema.names) - {*definition.primary_key, *place_columns(definition)}

@@ -45,7 +45,7 @@ class Scan(Results):
 
     def count_rows(self) -> int:
         """Returns the number of rows: it reads the columns of the condition, and one column without any."""
-        return sum(batch.num_rows for batch in replace(self, columns=[]).to_batches())
+        return Results.count_rows(replace(self, columns=[]))
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Batches of about a row group: memory stays bounded. Without columns they have their number of rows."""
