@@ -24,6 +24,7 @@ SMALL = {
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",  # tasks are spread over both executors
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "10min",  # which unpack a gigabyte each, however slowly
     "spark.excludeOnFailure.enabled": "false",
 }
 

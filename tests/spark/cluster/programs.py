@@ -42,7 +42,7 @@ def lake(place: str, database: str | None, options: dict[str, str], commits: str
 
 
 def where_tasks_run() -> list[dict[str, Any]]:
-    """What a task of each executor sees of its Python."""
+    """What a task of each executor sees of its Python: tasks of a barrier begin when there is a free core for all."""
 
     def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import polars as pl
@@ -63,7 +63,7 @@ def where_tasks_run() -> list[dict[str, Any]]:
 
     spark = session()
     frame = spark.range(0, 2, 1, 2).mapInArrow(
-        look, "python string, folder string, ours string, polars string, daemon string"
+        look, "python string, folder string, ours string, polars string, daemon string", barrier=True
     )
     return [row.asDict() for row in frame.collect()]
 
