@@ -19,7 +19,7 @@ from filestore.files.writer import TableFiles
 from filestore.lookup.key_match import HASH
 from filestore.lookup.locate import locate
 from filestore.model.definition import TableDefinition
-from filestore.model.files import DataFile
+from filestore.model.files import DataFile, Tombstones
 from filestore.reading.key_filters import RequestedKeys
 from filestore.reading.overlay import PendingSlot, merged_keys, pending_slots
 from filestore.rows.casting import cast_rows
@@ -28,11 +28,12 @@ from filestore.rows.keys import changes
 from filestore.sorting.chunks import by_slot
 from filestore.sorting.order import sort_rows
 
-__all__ = ["FoundRows", "find_rows", "get_rows"]
+__all__ = ["NUMBER", "FoundRows", "find_rows", "get_rows", "rows_of_slot"]
 
 Positions = npt.NDArray[np.int64]
 
-_NUMBER = "_number"
+NUMBER = "_number"
+"""The number of a key that is looked up."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,29 +89,25 @@ def find_rows(
     definition = state.definition
     schema = definition.schema.arrow_of(columns)
     values = [name for name in schema.names if name not in definition.primary_key]
-    numbered = schema.append(pa.field(_NUMBER, pa.int64()))
+    numbered = schema.append(pa.field(NUMBER, pa.int64()))
     live, pending = state.slots(), {slot.slot: slot for slot in pending_slots(state)}
     asked = sort_rows(_numbered(keys, definition), definition)
     probes, probe_of_key = _each_once(asked, definition)
     parts = [
         cast_rows(part, numbered)
         for slot, some in by_slot(probes, definition)
-        for part in (
-            _of_merged_slot(table, state, pending[slot], some, values)
-            if slot in pending
-            else _of_slot(table, live.get(slot, ()), some, values)
-        )
+        for part in rows_of_slot(table, pending.get(slot, PendingSlot(slot, live.get(slot, ()), ())), some, values)
     ]
     found = pa.concat_tables([numbered.empty_table(), *parts]).combine_chunks()
     row_of_probe = np.full(probes.num_rows, -1)
-    row_of_probe[found.column(_NUMBER).to_numpy()] = np.arange(found.num_rows)
+    row_of_probe[found.column(NUMBER).to_numpy()] = np.arange(found.num_rows)
     places = row_of_probe[probe_of_key]
-    return FoundRows(found.select(schema.names), asked.column(_NUMBER).to_numpy()[places >= 0], places[places >= 0])
+    return FoundRows(found.select(schema.names), asked.column(NUMBER).to_numpy()[places >= 0], places[places >= 0])
 
 
 def _numbered(keys: pa.Table, definition: TableDefinition) -> pa.Table:
     """Returns the keys with their positions, without keys that no partition can have."""
-    keys = keys.select(list(definition.primary_key)).append_column(_NUMBER, pa.array(np.arange(keys.num_rows)))
+    keys = keys.select(list(definition.primary_key)).append_column(NUMBER, pa.array(np.arange(keys.num_rows)))
     for name in definition.partition_by:
         if pa.types.is_string(definition.schema.column(name).type):
             keys = keys.filter(pc.not_equal(keys.column(name), ""))  # Delta would read it as null
@@ -121,37 +118,42 @@ def _each_once(asked: pa.Table, definition: TableDefinition) -> tuple[pa.Table, 
     """Returns each of the sorted keys once, numbered anew, and for each of them all the position among these."""
     first = np.concatenate([[True], changes(asked, definition.primary_key)])[: asked.num_rows]
     numbers = pa.array(np.arange(np.count_nonzero(first)))
-    once = asked.filter(pa.array(first)).drop_columns(_NUMBER).append_column(_NUMBER, numbers)
+    once = asked.filter(pa.array(first)).drop_columns(NUMBER).append_column(NUMBER, numbers)
     return once, np.cumsum(first) - 1
 
 
-def _of_merged_slot(
-    table: TableFiles,
-    state: TableState,
-    pending: PendingSlot,
-    probes: pa.Table,
-    values: Sequence[str],
-) -> Iterator[pa.Table]:
-    """Does what `_of_slot` does, for a slot with pending runs: it merges only the changes of the requested keys."""
+def rows_of_slot(table: TableFiles, slot: PendingSlot, probes: pa.Table, values: Sequence[str]) -> Iterator[pa.Table]:
+    """Yields the rows of keys of one slot, each with the number of its key; of pending runs it merges no other keys.
+
+    Args:
+        table: The table.
+        slot: The slot's files and pending runs.
+        probes: The columns of the primary key, sorted by the sort key, each key once, with `NUMBER`.
+        values: Further columns of the rows.
+    """
+    files = [file for file in slot.base if not isinstance(file, Tombstones)]
+    if not slot.runs:
+        yield from _of_files(table, files, probes, values)
+        return
     keys = list(table.definition.primary_key)
-    left = frame_of(probes.select([*keys, _NUMBER]))
-    schema = pa.schema([*table.definition.schema.select([*keys, *values]).to_arrow(), (_NUMBER, pa.int64())])
-    for merged in merged_keys(table, pending, [*keys, *values], RequestedKeys(table.definition, probes)):
+    left = frame_of(probes.select([*keys, NUMBER]))
+    schema = pa.schema([*table.definition.schema.select([*keys, *values]).to_arrow(), (NUMBER, pa.int64())])
+    for merged in merged_keys(table, slot, [*keys, *values], RequestedKeys(table.definition, probes)):
         yield arrow_table(merged.rows.join(left, on=keys, how="inner"), schema)
         left = left.join(merged.keys, on=keys, how="anti", maintain_order="left")
-    rest = probes.filter(pc.is_in(probes.column(_NUMBER), left[_NUMBER].to_arrow()))
+    rest = probes.filter(pc.is_in(probes.column(NUMBER), left[NUMBER].to_arrow()))
     if rest.num_rows:
-        yield from _of_slot(table, state.slots().get(pending.slot, ()), rest, values)
+        yield from _of_files(table, files, rest, values)
 
 
-def _of_slot(
+def _of_files(
     table: TableFiles,
     files: Sequence[DataFile],
     probes: pa.Table,
     values: Sequence[str],
 ) -> Iterator[pa.Table]:
     """Returns the key columns, the numbers and the wanted columns of the rows in the files."""
-    keys = probes.select([*table.definition.primary_key, _NUMBER])
+    keys = probes.select([*table.definition.primary_key, NUMBER])
     for _, lookup, asked, match in locate(table, files, keys):
         rows = asked.drop_columns(HASH).take(pa.array(match.probes))
         stored = lookup.rows_at(match.positions, values) if values else rows.select([])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-import polars as pl
 import pyarrow as pa
 
 from filestore.ambient import Ambient
@@ -13,11 +12,7 @@ from filestore.commit.proposal import AppVersion
 from filestore.delta.state import TableState
 from filestore.errors import Conflict, InvalidRequest
 from filestore.model.changes import AddColumn
-from filestore.model.definition import TableDefinition
-from filestore.model.merging import Deletes
-from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Column, Schema
-from filestore.rows.frames import frame_of
 from filestore.rows.upserts import as_upserts
 from tablestore.kafka_table import KafkaTable
 from tablestore.table import Table
@@ -114,14 +109,13 @@ class ManagedTarget:
             InvalidRequest: ``delete-without-sequence``. Nothing was changed.
             TableStoreError: as `tablestore.Table.write`.
         """
-        _require_place(rows, self._table.definition)
         positions, app_id = named(self._topic_id, offsets), _APP + self._topic_id
         filestore = self._table.filestore
         state = filestore.state()
         if self._offsets(state) != self._known:
             raise self._other()
         app = AppVersion(app_id, state.app_versions.get(app_id, -1) + 1, tuple(sorted(positions.items())))
-        snapshot = self._table.writer().write(GivenRows(rows), app=app)
+        snapshot = self._table.writer().write(GivenRows(rows), app=app, in_order=True)
         if filestore.required(snapshot.version).positions != positions:
             raise self._other()
         self._known = dict(offsets)
@@ -135,30 +129,6 @@ class ManagedTarget:
         return Conflict(
             f"another process ingests the same topic into {self._table.identifier}: let only one continue",
             code="other-batch",
-        )
-
-
-def _require_place(rows: pa.Table, definition: TableDefinition) -> None:
-    """Refuses deletes without a place in the table's order of changes: they would be late, and their rows would stay.
-
-    Raises:
-        InvalidRequest: ``delete-without-sequence``.
-    """
-    sequence, key = definition.sequence_field, list(definition.primary_key)
-    if sequence is None or definition.merging.deletes is not Deletes.REMOVE:
-        return
-    changes = frame_of(rows.select([*key, sequence, KIND_COLUMN]))
-    moved = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift(-1)) for name in key)  # its +U has another key
-    kind = pl.col(KIND_COLUMN)
-    removes = (kind == str(RowKind.DELETE)) | ((kind == str(RowKind.UPDATE_BEFORE)) & moved)
-    without = changes.filter(removes & pl.col(sequence).is_null())
-    if not without.is_empty():
-        row = without.select(key).row(0, named=True)
-        raise InvalidRequest(
-            f"the delete of {row} has no value of column {sequence}, by which the table orders changes "
-            "(sequence.field), so its row would stay: have the topic's deletes carry the whole row, as Debezium's do "
-            "with REPLICA IDENTITY FULL, or ingest into a table without sequence.field",
-            code="delete-without-sequence",
         )
 
 

@@ -165,6 +165,14 @@ class SparkStore(StoreViews):
         basis = Basis(if_version, whole=whole)
         return self._write(self._writer(self.store.managed_table(name)), df, False, None, basis, each_key_once=True)
 
+    def write_in_order(self, name: str, df: DataFrame) -> Snapshot:
+        """Writes a DataFrame as `write` does, if each delete in it removes the row of its key: the changes of a topic.
+
+        Raises:
+            InvalidRequest: ``delete-without-sequence``. Nothing was changed. Or as `write`.
+        """
+        return self._write(self._writer(self.store.managed_table(name)), df, False, None, in_order=True)
+
     def read(
         self,
         name: str,
@@ -449,10 +457,11 @@ class SparkStore(StoreViews):
         basis: Basis | None = None,
         *,
         each_key_once: bool = False,
+        in_order: bool = False,
     ) -> Snapshot:
         definition = writer.table.definition
         rows = spark_runner(df, definition, each_key_once=each_key_once)
-        snapshot = writer.table.write(rows, overwrite=overwrite, app=app, retries=True, basis=basis)
+        snapshot = writer.table.write(rows, overwrite=overwrite, app=app, retries=True, basis=basis, in_order=in_order)
         writer.compaction.after_commit(definition)
         return snapshot
 

@@ -116,11 +116,13 @@ class Terms:
         app: The caller's own number of the write.
         retries: The runner may try a task more than once.
         basis: The stored rows on which the write rests; None if its rows are changes as they arrived.
+        in_order: The rows are changes in the order in which they happened (`tablestore.writing.in_order`).
     """
 
     app: AppVersion | None = None
     retries: bool = False
     basis: Basis | None = None
+    in_order: bool = False
 
     @property
     def reads(self) -> bool:
@@ -162,6 +164,7 @@ class Write(CommitAttempt):
         self._app = terms.app
         self._retries = terms.retries
         self._looks_up = terms.basis is not None
+        self._in_order = terms.in_order
         self._reads = terms.reads
         self._reads_whole = terms.reads_whole
         self._drop = drop
@@ -229,7 +232,7 @@ class Write(CommitAttempt):
                 slots=self._slots_looked_up(),
                 all_slots=self._reads_whole,
                 replaced_slots=self._reads and self._replacing is not None,
-                rows_read=self._reads,
+                rows_read=self._reads or any(result.rests_on_rows for result in self._result.results),
             ),
             app=self._app,
         )
@@ -258,6 +261,7 @@ class Write(CommitAttempt):
             recorded(table.definition, empty=not stored, overwrite=replaces),
             later=later,
             runs=base.pending() if refuses_late else None,
+            in_order=base.pending() if self._in_order else None,
             only=None if self._replacing is None else self._replacing.bound,
         )
         outcomes = self._run(job)
@@ -296,7 +300,7 @@ class Write(CommitAttempt):
             return frozenset()
         if self._reads:
             return frozenset(result.slot for result in self._result.results)
-        return frozenset(result.slot for result in self._result.results if not result.runs)
+        return frozenset(result.slot for result in self._result.results if result.rests_on_rows or not result.runs)
 
     # ------------------------------------------------------------------------------------------ 3. commit
 

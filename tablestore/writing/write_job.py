@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -19,6 +19,7 @@ from filestore.writing.slot_result import ChangeSink, SlotResult, written_files
 from filestore.writing.write import write_sorted
 from log.table.session import LogSession
 from log.table.store import LogStore, LogWriter
+from tablestore.writing.in_order import ChangesInOrder
 from tablestore.writing.overwrite import only_in
 
 __all__ = ["TaskOutcome", "WriteJob", "WriteRunner", "discard_outcomes"]
@@ -48,6 +49,7 @@ class WriteJob:
         producer: Which changes the tasks write as change data.
         later: Rows are left as pending runs (``write-mode = merge-on-read``).
         runs: The pending runs by slot, if such a write is refused when a row is late; else None.
+        in_order: The pending runs by slot, if the rows are changes in the order in which they happened; else None.
         only: The partitions in which all rows must be; None if rows of all partitions are allowed.
         skip_unchanged: Rows that change nothing are left out (`filestore.writing.fold.fold`).
     """
@@ -59,6 +61,7 @@ class WriteJob:
     producer: ChangelogProducer = ChangelogProducer.NONE
     later: bool = False
     runs: Mapping[Slot, Sequence[PendingRun]] | None = None
+    in_order: Mapping[Slot, Sequence[PendingRun]] | None = None
     only: PartitionSet | None = None
     skip_unchanged: bool = False
 
@@ -71,9 +74,12 @@ class WriteJob:
         """
         if self.only is not None:
             batches = only_in(batches, self.table.definition.partition_by, self.only)
-        return self._logged(
-            attempt,
-            lambda table, sink: write_sorted(
+        ordered = ChangesInOrder(self.table, self.base, self.in_order or {})
+        if self.in_order is not None:
+            batches = ordered.checked(batches)
+
+        def work(table: TableFiles, sink: ChangeSink | None) -> Iterator[SlotResult]:
+            for result in write_sorted(
                 table,
                 self.base,
                 batches,
@@ -82,9 +88,10 @@ class WriteJob:
                 later=self.later,
                 runs=self.runs,
                 skip_unchanged=self.skip_unchanged,
-            ),
-            set(),
-        )
+            ):
+                yield replace(result, rests_on_rows=True) if result.slot in ordered.looked_up else result
+
+        return self._logged(attempt, work, set())
 
     def run_again(self, earlier: Sequence[SlotResult], attempt: str) -> TaskOutcome:
         """Computes results again after other commits changed their slots; `base` is that of the newest version."""

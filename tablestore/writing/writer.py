@@ -80,6 +80,7 @@ class TableWriter:
         retries: bool = False,
         base: TableState | None = None,
         basis: Basis | None = None,
+        in_order: bool = False,
     ) -> Snapshot:
         """Writes the runner's rows as one commit.
 
@@ -91,9 +92,10 @@ class TableWriter:
                 transactions open.
             base: The newest version, if the caller has just read it.
             basis: The stored rows on which the write rests; None if its rows are changes as they arrived.
+            in_order: Whether they are in the order in which they happened: then each delete removes its key's row.
 
         Raises:
-            InvalidRequest: rows that do not fit; nothing was changed.
+            InvalidRequest: rows that do not fit; nothing was changed. ``delete-without-sequence``: with `in_order`.
             Conflict: lost against other writers; nothing was changed. ``read-changed``: rows of the basis.
             Unavailable: storage or log did not answer; nothing was changed, unless it is `CommitUnknown`.
         """
@@ -105,7 +107,7 @@ class TableWriter:
 
         base = base or self._filestore.state()
         check_may_write(base.definition, app)
-        terms = Terms(app, retries, basis)
+        terms = Terms(app, retries, basis, in_order)
 
         def begin(base: TableState) -> Write:
             if read is not None and read != base.version:  # a conflict that a write without a condition survives

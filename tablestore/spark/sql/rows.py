@@ -110,7 +110,9 @@ def write(store: SparkStore, request: Request, rows: DataFrame) -> dict[str, Any
         rows = inserting_new_keys(rows, store.read(name_of(request), request["if_version"]), definition)
     whole = request.get("reads_whole", False)
     try:
-        if merges:
+        if request.get("in_order"):
+            snapshot = store.write_in_order(name_of(request), rows)
+        elif merges:
             snapshot = store.merge(name_of(request), rows, if_version=request.get("if_version"), whole=whole)
         elif whole:
             snapshot = store.write_read(name_of(request), rows, _overwrite(request), request["if_version"])

@@ -115,7 +115,6 @@ def _described(table: Table, version: int | None = None) -> dict[str, Any]:
         # else a row with a lower sequence would be dropped as late, where the statement says that it replaces
         "replaces_rows": definition.sequence_field is None,
         "deletes_by_key": bool(definition.primary_key) and definition.merging.deletes is Deletes.REMOVE,
-        "sequence": definition.sequence_field or "",
         "properties": table_properties(definition),
         **described_watermark(definition.watermark),
     }

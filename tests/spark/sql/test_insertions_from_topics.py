@@ -209,7 +209,8 @@ class Insertion:
     def error(self, rows: Rows) -> str | None:
         if not self.source.keyed and "_kind" not in self.shape.query:
             return "changes-needed"
-        lacks = self.applies and self.target.ordered and not self.source.whole and rows.ever - rows.now.keys()
+        gone = self.stored.keys() & (rows.ever - rows.now.keys())
+        lacks = self.applies and self.target.ordered and not self.source.whole and gone
         return "delete-without-sequence" if lacks else None
 
     def insert(self, rows: Rows) -> None:

@@ -83,13 +83,18 @@ def test_a_delete_without_a_sequence_is_an_error(topics: Topics, store: Store, s
     sql(f"CREATE TABLE lake.shop.users ({COLUMNS}, PRIMARY KEY (id)) TBLPROPERTIES ('sequence.field' = 'seq')")
     upserts = options == UPSERT
 
-    def put(number: int, seq: int, name: str) -> tuple[bytes, bytes | None]:
+    def put(number: int, seq: int | None, name: str) -> tuple[bytes, bytes | None]:
         value = row(number, seq, name)
         return (f'{{"id":{number}}}'.encode(), json.dumps(value).encode()) if upserts else message("c", None, value)
 
     insert = "INSERT INTO lake.shop.users SELECT * FROM lake.shop.given"
-    topics.produce(table, [put(1, 1, "Ann"), put(2, 1, "Bob"), put(3, 1, "Cy")])
+    topics.produce(table, [put(1, 1, "Ann"), put(2, 1, "Bob"), put(3, 1, "Cy"), put(4, None, "Di")])
+    sql(f"{insert} WHERE id < 4")  # makes a delete of the fourth row
     sql(insert)
+    assert sql("SELECT id FROM lake.shop.users WHERE seq IS NULL") == [(4,)]
+    gone = (b'{"id":4}', None) if upserts else message("d", row(4, None, "Di"), None)
+    topics.produce(table, [gone])
+    sql(insert)  # whose row has no sequence either
     if not upserts:  # its deletes may have whole rows
         topics.produce(table, [message("d", row(3, 1, "Cy"), None)])
         sql(insert)

@@ -88,6 +88,9 @@ def test_a_delete_without_a_sequence_is_not_late_without_a_word(store: Store) ->
     assert target.offsets() == {0: 1}
     target.take(pa.table({"id": [1], "v": [1], "_kind": ["-D"]}), {0: 2})
     assert table.scan().to_arrow().to_pylist() == [{"id": 2, "v": None}]
+    # that row has no sequence, so it is no reason to stop, and neither are deletes of rows that are not there
+    target.take(pa.table({"id": [1, 2, 3], "v": pa.nulls(3, pa.int64()), "_kind": ["-D"] * 3}), {0: 3})
+    assert table.scan().count_rows() == 0
     kept = store.create_table(
         "shop.kept", "id BIGINT, v BIGINT", primary_key=["id"], options={**options, "ignore-delete": "true"}
     )

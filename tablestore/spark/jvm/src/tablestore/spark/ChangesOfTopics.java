@@ -20,7 +20,6 @@ import org.apache.spark.sql.catalyst.expressions.Literal$;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.Not;
 import org.apache.spark.sql.catalyst.expressions.Or;
-import org.apache.spark.sql.catalyst.expressions.RaiseError;
 import org.apache.spark.sql.catalyst.expressions.objects.AssertNotNull;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -158,39 +157,7 @@ final class ChangesOfTopics extends Rule<LogicalPlan> {
       return null;
     }
     List<Expression> key = new ArrayList<>(target.primaryKey().stream().map(name -> find(query, name)).toList());
-    LogicalPlan found = changes(query, key);
-    return found == null ? null : inOrder(found, target);
-  }
-
-  /** Refuses deletes that have no place in the table's order of changes: they would be late, and their rows would stay. */
-  private static LogicalPlan inOrder(LogicalPlan changes, TablestoreTable target) {
-    if (target.sequence().isEmpty()) {
-      return changes;
-    }
-    Attribute kind = Rereads.byName(changes, TablestoreTable.KIND);
-    List<NamedExpression> columns = new ArrayList<>();
-    for (Attribute column : CollectionConverters.asJava(changes.output())) {
-      boolean orders = column.name().equals(target.sequence());
-      columns.add(orders ? Attributes.as(unlessDeleted(column, kind, target), column) : column);
-    }
-    return Attributes.project(columns, changes);
-  }
-
-  private static Expression unlessDeleted(Attribute sequence, Attribute kind, TablestoreTable target) {
-    Expression refusal =
-        new RaiseError(
-            Literal$.MODULE$.apply(
-                "[tablestore: delete-without-sequence] a delete of the topic has no value of column " + sequence.name()
-                    + ", by which " + target.name() + " orders changes, so its row would stay: have the topic's deletes "
-                    + "carry the whole row, as Debezium's do with REPLICA IDENTITY FULL, or insert only the rows that the "
-                    + "topic has now, with WHERE _kind IN ('+I', '+U')"));
-    return new CaseWhen(
-        Attributes.seq(
-            List.of(
-                new Tuple2<>(
-                    new And(isGone(kind), new IsNull(sequence)),
-                    new Cast(refusal, sequence.dataType(), Option.empty(), EvalMode.LEGACY())))),
-        new Some<>(sequence));
+    return changes(query, key);
   }
 
   private static Expression find(LogicalPlan query, String name) {

@@ -105,6 +105,7 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
     Map<String, String> options = new HashMap<>(given);
     LogicalPlan changes = ChangesOfTopics.written(write.query(), table);
     if (changes != null) {
+      options.put(TablestoreWrite.IN_ORDER, "true");
       return append(withKinds(relation, table), changes, options);
     }
     LogicalPlan query = pinned(write.query(), table, options);

@@ -174,11 +174,6 @@ class TablestoreTable
     return description.path("deletes_by_key").asBoolean();
   }
 
-  /** Returns the column by which changes of a key are ordered; empty if they are ordered by arrival. */
-  String sequence() {
-    return description.path("sequence").asText("");
-  }
-
   /** Returns this table as the target of rows with a kind, of which a delete may have only the key. */
   TablestoreTable withKinds() {
     StructType found = new StructType();

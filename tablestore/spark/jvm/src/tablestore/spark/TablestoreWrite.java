@@ -40,6 +40,9 @@ final class TablestoreWrite implements SupportsOverwriteV2, V1Write, InsertableR
   /** The option of a write that is refused if it inserts a key that the table has, and that it does not delete. */
   static final String INSERTS_UNMATCHED = "tablestore.inserts-unmatched";
 
+  /** The option of a write whose rows are changes in the order in which they happened. */
+  static final String IN_ORDER = "tablestore.in-order";
+
   /** The option that WITH SCHEMA EVOLUTION becomes: Spark itself adds the columns before it writes. */
   private static final String EVOLVES = "mergeschema";
 
@@ -47,7 +50,7 @@ final class TablestoreWrite implements SupportsOverwriteV2, V1Write, InsertableR
   private static final String OF_SPARK = "__";
 
   private static final Set<String> OPTIONS =
-      Set.of(EVOLVES, DYNAMIC, READ_VERSION, DELETES, READS_WHOLE, EACH_KEY_ONCE, INSERTS_UNMATCHED);
+      Set.of(EVOLVES, DYNAMIC, READ_VERSION, DELETES, READS_WHOLE, EACH_KEY_ONCE, INSERTS_UNMATCHED, IN_ORDER);
 
   private final TablestoreTable table;
   private final ObjectNode request;
@@ -61,6 +64,7 @@ final class TablestoreWrite implements SupportsOverwriteV2, V1Write, InsertableR
     }
     request.put("each_key_once", options.getBoolean(EACH_KEY_ONCE, false));
     request.put("inserts_unmatched", options.getBoolean(INSERTS_UNMATCHED, false));
+    request.put("in_order", options.getBoolean(IN_ORDER, false));
     if (options.containsKey(READ_VERSION)) {
       request.put("if_version", options.getLong(READ_VERSION, -1));
       request.put("deletes", options.getBoolean(DELETES, false));
