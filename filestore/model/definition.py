@@ -44,7 +44,7 @@ class TableDefinition:
         primary_key: The key columns, in order; empty for an append table.
         partition_by: The partition columns, in order.
         options: The checked options.
-        comment: Free text.
+        comment: Free text; None if there is none, never an empty text.
         features: The Delta features that changes of the schema have enabled: `COLUMN_MAPPING`, `TYPE_WIDENING`.
         last_id: The greatest id that a column ever had; None in a table whose schema was never changed.
     """
@@ -78,7 +78,8 @@ class TableDefinition:
         check_fields(schema)
         _check_texts(options or {}, comment)
         check_extent(Extent.of(schema, options or {}, comment))
-        definition = cls(schema, tuple(primary_key), tuple(partition_by), TableOptions.parse(options or {}), comment)
+        parsed = TableOptions.parse(options or {})
+        definition = cls(schema, tuple(primary_key), tuple(partition_by), parsed, comment or None)
         check_definition(definition)
         check_stray_options(definition)
         check_view_options(definition)
@@ -207,7 +208,7 @@ class TableDefinition:
             tuple(json.loads(key)),
             tuple(metadata["partitionColumns"]),
             TableOptions(tuple(sorted(options.items()))),
-            metadata.get("description"),
+            metadata.get("description") or None,
             frozenset(f for f, (name, value) in _FEATURE_PROPERTIES.items() if properties.get(name) == value),
             None if last_id is None else int(last_id),
         )

@@ -234,7 +234,7 @@ def _commented(definition: TableDefinition, change: SetComment) -> TableDefiniti
         column = replace(definition.schema.column(change.name), comment=change.comment)
         return _with_column(definition, column, change.name)
     check_text("the table's comment", change.comment or "")
-    return replace(definition, comment=change.comment)
+    return replace(definition, comment=change.comment or None)
 
 
 def _with_columns(definition: TableDefinition, columns: Sequence[Column]) -> TableDefinition:

@@ -331,6 +331,19 @@ def test_what_is_so_already_is_no_commit(store: Store) -> None:
     assert table.filestore.state().version == 2
 
 
+def test_an_empty_comment_is_none(store: Store) -> None:
+    """A refresh of a pipeline's view sets the comment that it was created with, and that was a commit each time."""
+    table = store.create_table("shop.said", "id BIGINT", comment="")
+    assert isinstance(table, Table)
+    assert table.definition.comment is None
+    version = table.version
+    table.alter(SetComment(""))
+    assert table.version == version
+    table.alter(SetComment("said"))
+    table.alter(SetComment(""))
+    assert table.definition.comment is None
+
+
 def test_a_not_null_column_only_without_rows(store: Store) -> None:
     table = store.create_table("shop.t", "id BIGINT", primary_key=["id"])
     table.alter(AddColumn("n", "INT", nullable=False))
