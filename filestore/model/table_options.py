@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -12,6 +11,7 @@ from filestore.errors import Corrupt, InvalidRequest
 from filestore.model.field_options import FIELD_OPTIONS, FIELD_PREFIX
 from filestore.model.option_values import Option, column_names
 from filestore.model.options import OPTIONS, PREFIXES
+from filestore.model.text import meant
 from filestore.secrets import shown
 
 __all__ = ["TableOptions"]
@@ -110,8 +110,8 @@ def _field_option(name: str) -> tuple[str, Option] | None:
 def _refuse_unknown_field_option(name: str) -> None:
     column, _, last = name.removeprefix(FIELD_PREFIX).rpartition(".")
     if name.startswith(FIELD_PREFIX) and column:
-        near = difflib.get_close_matches(last, FIELD_OPTIONS, n=1, cutoff=0.5)
-        hint = f"did you mean 'fields.{column}.{near[0]}'?" if near else f"known: {', '.join(FIELD_OPTIONS)}"
+        near = meant(last, FIELD_OPTIONS)
+        hint = f"did you mean 'fields.{column}.{near}'?" if near else f"known: {', '.join(FIELD_OPTIONS)}"
         raise InvalidRequest(f"unknown option {name!r} of column {column!r}: {hint}", code="unknown-option")
 
 
@@ -122,8 +122,8 @@ def _check(name: str, value: str) -> None:
     option = of_column[1] if of_column else OPTIONS.get(name)
     if option is None:
         _refuse_unknown_field_option(name)
-        near = difflib.get_close_matches(name, OPTIONS, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"known options: {', '.join(OPTIONS)}"
+        near = meant(name, OPTIONS)
+        hint = f"did you mean {near!r}?" if near else f"known options: {', '.join(OPTIONS)}"
         raise InvalidRequest(f"unknown option {name!r}: {hint}", code="unknown-option")
     try:
         option.parse(value)

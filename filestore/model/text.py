@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from filestore.errors import InvalidRequest
 
-__all__ = ["check_text", "check_texts", "name_list", "none_named"]
+__all__ = ["check_text", "check_texts", "meant", "name_list", "none_named"]
 
 _WRONG = re.compile("[\0\ud800-\udfff]")
 _NAMES = 30  # so many names a message lists
@@ -22,11 +22,17 @@ def name_list(names: Sequence[str]) -> str:
     return shown if len(names) <= _NAMES else f"{shown} and {len(names) - _NAMES:,} more"
 
 
-def none_named(what: str, name: str, names: Sequence[str]) -> str:
-    """Says that nothing has a name, which names there are, and which one is meant if one is much like it."""
+def meant(name: str, names: Iterable[str]) -> str | None:
+    """Returns which of the names is meant by one that is none of them: one that is much like it, or None."""
     spelled = {known.lower(): known for known in names}
     near = difflib.get_close_matches(name.lower(), spelled, 1, cutoff=0.7)
-    hint = f" (did you mean {spelled[near[0]]!r}?)" if near else ""
+    return spelled[near[0]] if near else None
+
+
+def none_named(what: str, name: str, names: Sequence[str]) -> str:
+    """Says that nothing has a name, which names there are, and which one is meant if one is much like it."""
+    near = meant(name, names)
+    hint = "" if near is None else f" (did you mean {near!r}?)"
     return f"there is no {what} {name!r}{hint}; the {what}s are {name_list(names)}"
 
 

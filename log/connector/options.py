@@ -5,7 +5,6 @@ Names are Flink's wherever Flink has the thing.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from enum import StrEnum
@@ -15,6 +14,7 @@ from filestore.errors import InvalidRequest
 from filestore.model.log_options import LITERAL_SECRETS
 from filestore.model.option_values import Option, column_names, duration, flag, one_of, some_text, whole
 from filestore.model.options import OPTIONS
+from filestore.model.text import meant
 from filestore.model.watermark import WATERMARK_OPTIONS
 from log.connector.formats.fields import FieldsInclude
 from log.connector.formats.format import Role
@@ -212,8 +212,8 @@ def _advice(name: str, formats: Mapping[Role, str]) -> str:
             return f"it belongs to the format {known}, and the table has {used}"
     if name in OPTIONS:
         return "it is one of managed tables, which have no connector"
-    near = difflib.get_close_matches(name, CONNECTOR_OPTIONS, 1)
-    hint = f"did you mean {near[0]!r}? There are" if near else "there are"
+    near = meant(name, CONNECTOR_OPTIONS)
+    hint = f"did you mean {near!r}? There are" if near else "there are"
     return f"{hint} {', '.join(CONNECTOR_OPTIONS)}, properties.* and options of the formats"
 
 

@@ -34,9 +34,11 @@ def test_an_unknown_name_suggests_the_nearest(wrong: str, nearest: str) -> None:
     assert caught.value.code == "unknown-option"
 
 
-def test_a_name_near_to_nothing_lists_all() -> None:
+@pytest.mark.parametrize("name", ["zzzzzzzz", "owner.team"])
+def test_a_name_near_to_nothing_lists_all(name: str) -> None:
+    """Of `owner.team` the message asked whether write-mode was meant."""
     with pytest.raises(InvalidRequest, match="known options: bucket, "):
-        TableOptions.parse({"zzzzzzzz": "1"})
+        TableOptions.parse({name: "1"})
 
 
 @pytest.mark.parametrize(
