@@ -51,19 +51,22 @@ def get_requires_for_build_editable(settings: Settings = None) -> list[str]:
 def build_wheel(folder: str, settings: Settings = None, metadata: str | None = None) -> str:
     """Builds a wheel with the jar."""
     _compile()
-    return build_meta.build_wheel(folder, settings, metadata)
+    name: str = build_meta.build_wheel(folder, settings, metadata)
+    return name
 
 
 def build_sdist(folder: str, settings: Settings = None) -> str:
     """Builds a source distribution with the jar."""
     _compile()
-    return build_meta.build_sdist(folder, settings)
+    name: str = build_meta.build_sdist(folder, settings)
+    return name
 
 
 def build_editable(folder: str, settings: Settings = None, metadata: str | None = None) -> str:
     """Builds a wheel that leads to the sources, which have the jar then."""
     _compile()
-    return build_meta.build_editable(folder, settings, metadata)
+    name: str = build_meta.build_editable(folder, settings, metadata)
+    return name
 
 
 def _jar() -> ModuleType:

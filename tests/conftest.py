@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import zlib
 from collections import defaultdict
@@ -105,6 +106,12 @@ def _mark_others(alike: list[pytest.Item], count: int, mark: pytest.MarkDecorato
     for at, item in enumerate(alike):
         if at not in kept:
             item.add_marker(mark)
+
+
+def pytest_collection_finish() -> None:
+    """Exempts what stays from garbage collection: thousands of tests and modules, which each collection would visit."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

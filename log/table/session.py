@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from threading import Lock, get_ident
 from types import TracebackType
 from typing import Self
 
@@ -16,13 +17,13 @@ __all__ = ["LogSession", "log_session"]
 
 
 class LogSession:
-    """Lends one log to all steps of a piece of work, so that it is opened once.
+    """Lends a log to all steps of a piece of work: each thread has one of its own, which is opened once.
 
-    Used as a context it opens the log, which connects when it is first asked for something, and closes it at the end.
-    Outside of the context, and in another process to which it was sent, each loan opens the log for itself: only the
-    configuration is pickled.
+    Used as a context it keeps the logs open, which connect when they are first asked for something, and closes them at
+    the end. Outside of the context, and in another process to which it was sent, each loan opens the log for itself:
+    only the configuration is pickled.
 
-    REQUIRES: loans inside of the context are taken by one thread.
+    REQUIRES: other threads have ended their work when the context ends.
 
     Args:
         config: The log.
@@ -32,30 +33,37 @@ class LogSession:
     def __init__(self, config: LogConfig, ambient: Ambient) -> None:
         self.config = config
         self._ambient = ambient
-        self._open: LogStore | None = None
+        self._kept: ExitStack | None = None
+        self._of_threads: dict[int, LogStore] = {}
+        self._opening = Lock()
 
     def __reduce__(self) -> tuple[type[LogSession], tuple[LogConfig, Ambient]]:
         return LogSession, (self.config, self._ambient)
 
     def __enter__(self) -> Self:
-        self._open = open_log(self.config, self._ambient).__enter__()
+        self._kept = ExitStack()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        opened, self._open = self._open, None
-        if opened is not None:
-            opened.__exit__(kind, error, trace)
+        kept, self._kept = self._kept, None
+        self._of_threads.clear()
+        if kept is not None:
+            kept.__exit__(kind, error, trace)
 
     @contextmanager
     def lend(self) -> Iterator[LogStore]:
-        """Lends the open log; outside of the session's context it opens one and closes it afterwards."""
-        if self._open is not None:
-            yield self._open
+        """Lends the thread's log; outside of the session's context it opens one and closes it afterwards."""
+        if self._kept is None:
+            with open_log(self.config, self._ambient) as log:
+                yield log
             return
-        with open_log(self.config, self._ambient) as log:
-            yield log
+        thread = get_ident()
+        if thread not in self._of_threads:
+            with self._opening:
+                self._of_threads[thread] = self._kept.enter_context(open_log(self.config, self._ambient))
+        yield self._of_threads[thread]
 
 
 def log_session(config: LogConfig | None, ambient: Ambient) -> AbstractContextManager[LogSession | None]:

@@ -20,7 +20,10 @@ from filestore.errors import NotFound
 from filestore.model.log_range import LogTransaction
 from log.table.open_transaction import OpenTransaction
 
-__all__ = ["EndReport", "LogBatch", "LogControl", "LogStore", "LogTail", "LogWriter", "gap"]
+__all__ = ["LOG_GAP", "EndReport", "LogBatch", "LogControl", "LogStore", "LogTail", "LogWriter", "gap"]
+
+LOG_GAP = "log-gap"
+"""The code of the error of `gap`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,5 +302,5 @@ def gap(where: str, problem: str) -> NotFound:
     return NotFound(
         f"the log of {where} has a gap: {problem}. The changes can no longer be read one by one: "
         'start again from a snapshot with scan="full"',
-        code="log-gap",
+        code=LOG_GAP,
     )

@@ -18,10 +18,11 @@ from filestore.delta.vectors import stored_paths
 from filestore.errors import InvalidRequest, NotFound, TableStoreError
 from filestore.table import FileStore
 from filestore.unreadable import is_unreadable
+from log.table.store import LOG_GAP
 
 __all__ = ["OnLogGap", "is_gap", "on_log_gap", "reading_replaced", "truncates", "truncation"]
 
-_CODES = frozenset({"log-gap", "snapshot-expired"})
+_CODES = frozenset({LOG_GAP, "snapshot-expired"})
 _CONTROL = b"tablestore.control"
 _TRUNCATE = b"truncate"
 
@@ -62,7 +63,7 @@ def reading_replaced(filestore: FileStore, version: int) -> Iterator[None]:
         raise NotFound(
             f"the changes of version {version} cannot be read from its files ({error.message}): read the table again "
             "with scan='full', or go on with on_log_gap='rescan'",
-            code="log-gap",
+            code=LOG_GAP,
         ) from error
 
 

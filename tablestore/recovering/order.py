@@ -14,6 +14,7 @@ be in the table, behind all other records: each key once. These records are its 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
@@ -21,11 +22,12 @@ import pyarrow as pa
 from filestore.commit.plan import plan_actions
 from filestore.commit.proposal import Proposal
 from filestore.delta.state import TableState
+from filestore.errors import Conflict, NotFound
 from filestore.model.log_range import LogRange, LogTransaction, ends_before
 from filestore.rows.frames import arrow_table
 from filestore.table import FileStore
 from log.table.session import LogSession
-from log.table.store import LogStore, LogWriter
+from log.table.store import LOG_GAP, LogStore, LogWriter
 from log.table.transaction_ids import parse_transaction_id
 from tablestore.recovering.compared import require_log_of
 from tablestore.recovering.corrections import key_frame, of_part, record_keys, shared_keys, stored_records
@@ -81,10 +83,11 @@ class LogOrder:
         Raises:
             Unavailable: log or storage did not answer.
             Corrupt: ``log-behind``: the log has lost its end.
+            Conflict: a new log has begun, or retention has removed records meanwhile. Begin again.
         """
         if self._log is None:
             return proposal
-        with self._log.lend() as log:
+        with self._log.lend() as log, self._compared_at_a_gap(log, state):
             writer = log.begin(f"{self._prefix}/{REPAIR}{state.version}-{self._filestore.ambient.new_id()}")
             try:
                 tails, strays = self._write_needed(log, writer, proposal, state)
@@ -108,6 +111,21 @@ class LogOrder:
             ended=frozenset(),  # they stay known as long as their records are in the tail
         )
         return replace(proposal, log=log_changes, premises=replace(proposal.premises, log_order=True))
+
+    @contextmanager
+    def _compared_at_a_gap(self, log: LogStore, state: TableState) -> Iterator[None]:
+        """Says what a gap is to a writer: the log has lost records since it was compared with the table."""
+        try:
+            yield
+        except NotFound as error:
+            if error.code != LOG_GAP:
+                raise
+            require_log_of(self._filestore, log, state)
+            raise Conflict(
+                "records of the log were removed while it was compared with the table: retry",
+                code="log-trimmed",
+                again=True,
+            ) from error
 
     def _write_needed(
         self, log: LogStore, writer: LogWriter, proposal: Proposal, state: TableState

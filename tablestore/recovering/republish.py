@@ -29,7 +29,7 @@ from filestore.model.snapshot import Operation
 from filestore.reading.difference import VersionPair, changed_rows, differences, on_local_disk
 from filestore.table import FileStore
 from log.table.config import LogConfig
-from log.table.store import LogBatch, LogStore, LogWriter
+from log.table.store import LOG_GAP, LogBatch, LogStore, LogWriter
 from log.table.systems import open_log
 from log.table.transaction_ids import parse_transaction_id
 from tablestore.recovering.control import control_of
@@ -118,7 +118,7 @@ def _written_again(
                 return writer.prepare()
             except NotFound as error:
                 writer.abort()
-                if error.code not in ("log-gap", "snapshot-expired", "no-such-version"):
+                if error.code not in (LOG_GAP, "snapshot-expired", "no-such-version"):
                     raise
             except BaseException:
                 writer.abort()

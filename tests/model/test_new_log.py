@@ -137,23 +137,34 @@ def test_a_writer_that_stands_still_meanwhile(kind: Kind, options: dict[str, str
     assert committed
 
 
+def in_some_order(seed: int, options: dict[str, str]) -> None:
+    """Lets writers and makers of a new log take turns, and loses the log at some time."""
+    dice = random.Random(seed)
+    with memory_folder() as folder, world(folder, seed, **options) as made:
+        two_versions(made)
+        deeds = [upserted, overwritten, upserted, renewed, renewed]
+        processes = [Process(made, f"p{n}", dice.choice([None, None, dice.randrange(1, 60)])) for n in range(5)]
+        tasks = {p.name: made.begin(p, deed(p)) for p, deed in zip(processes, deeds, strict=True)}
+        lost = False
+        while left := [task for task in tasks.values() if not task.done]:
+            chosen = dice.choice(left)
+            chosen.until(chosen.process.calls + dice.choice([1, 3, 10, 40]))
+            if not lost and dice.random() < 0.2:
+                lose(made)
+                lost = True
+        if not lost:
+            lose(made)
+        check(made, {name: task.outcome for name, task in tasks.items()})
+
+
 @pytest.mark.slow
 @BOTH
 def test_any_order_of_writers_and_makers(options: dict[str, str], depth: Depth) -> None:
     for seed in range(depth.times(2, deep=300)):
-        dice = random.Random(seed)
-        with memory_folder() as folder, world(folder, seed, **options) as made:
-            two_versions(made)
-            deeds = [upserted, overwritten, upserted, renewed, renewed]
-            processes = [Process(made, f"p{n}", dice.choice([None, None, dice.randrange(1, 60)])) for n in range(5)]
-            tasks = {p.name: made.begin(p, deed(p)) for p, deed in zip(processes, deeds, strict=True)}
-            lost = False
-            while left := [task for task in tasks.values() if not task.done]:
-                chosen = dice.choice(left)
-                chosen.until(chosen.process.calls + dice.choice([1, 3, 10, 40]))
-                if not lost and dice.random() < 0.2:
-                    lose(made)
-                    lost = True
-            if not lost:
-                lose(made)
-            check(made, {name: task.outcome for name, task in tasks.items()})
+        in_some_order(seed, options)
+
+
+@pytest.mark.slow
+def test_a_log_that_is_lost_while_a_writer_compares_it() -> None:
+    """The writer said that a reader's changes are gone, and to start again from a snapshot."""
+    in_some_order(36, EVENTUAL)

@@ -6,7 +6,8 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from threading import Event
+from threading import Barrier, Event, get_ident
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from filestore.delta.state import TableState
 from filestore.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
 from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
+from log.table.store import LogStore
 from tablestore import Table
 from tablestore.views import refresh
 from tablestore.views.bucket_work import BucketWork
@@ -298,6 +300,29 @@ def beside(view: MaintainedJoin, step: Callable[[], object]) -> MaintainedJoin:
         return done
 
     return view.executed_by(Execution(run))
+
+
+def test_each_thread_of_a_refresh_has_a_log_of_its_own(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They shared one, and with it a connection to Kafka, which one thread closed while another one read from it."""
+    both, with_log, lent = Barrier(2, timeout=60), WriteJob._with_log, list[tuple[int, LogStore]]()
+
+    def noted(job: WriteJob, log: LogStore, *rest: Any) -> TaskOutcome:
+        both.wait()  # the two buckets are written at the same time
+        lent.append((get_ident(), log))
+        return with_log(job, log, *rest)
+
+    view = sides.view(options={"log.system": "embedded"})
+    view.refresh()  # the first one replaces everything, and logs none of it
+    sides.put(sides.left, *((number, 1) for number in range(20)))
+    monkeypatch.setattr(WriteJob, "_with_log", noted)
+    monkeypatch.setattr("filestore.threads.os.cpu_count", lambda: 2)
+    view.refresh()
+    (one, first), (other, second) = lent
+    assert one != other
+    assert first is not second
+    monkeypatch.undo()
+    assert len(rows(view.table)) == 20
+    assert view.examine().healthy
 
 
 def test_tables_of_several_files_may_have_maps(sides: Sides) -> None:
