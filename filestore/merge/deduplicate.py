@@ -8,11 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.rows.keys import changes
 from filestore.rows.ordering import ascending_positions
 
-__all__ = ["ORDINAL_COLUMN", "beats", "reduce"]
+__all__ = ["ORDINAL_COLUMN", "beats", "former_rows", "reduce"]
 
 ORDINAL_COLUMN = "_ordinal"
 """The order of arrival in a write: of two rows with the same key and sequence the higher ordinal is later."""
@@ -26,6 +28,8 @@ def reduce(rows: pa.Table, keys: Sequence[str], sequence: str | None) -> pa.Tabl
         keys: The sort key.
         sequence: The sequence field, if the table has one. A null sequence is lower than every other.
     """
+    if sequence is not None and (former := former_rows(rows, keys)).any():
+        rows = rows.filter(pa.array(~former))
     new_key = changes(rows, keys)
     if new_key.all():
         return rows
@@ -35,6 +39,31 @@ def reduce(rows: pa.Table, keys: Sequence[str], sequence: str | None) -> pa.Tabl
         # groups stay where they are, and the last row of each is the one that wins
         last = ascending_positions(pl.DataFrame([group, *(_series(n, rows.column(n)) for n in order)])).to_numpy()[last]
     return rows.take(pa.array(last))
+
+
+def former_rows(rows: pa.Table, keys: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """Marks each ``-U`` whose update has its new row directly behind it: that row says what becomes of the key.
+
+    Else the former row would win over a new one with a lower sequence, and the key would lose its row.
+
+    Args:
+        rows: Rows in key order. Without `KIND_COLUMN` and `ORDINAL_COLUMN` none is marked.
+        keys: The sort key.
+    """
+    former = np.zeros(rows.num_rows, dtype=np.bool_)
+    if KIND_COLUMN not in rows.column_names or ORDINAL_COLUMN not in rows.column_names:
+        return former
+    kinds = rows.column(KIND_COLUMN)
+    if not pc.any(pc.equal(kinds, str(RowKind.UPDATE_BEFORE))).as_py():
+        return former
+    arrival = rows.column(ORDINAL_COLUMN).to_numpy()
+    order = np.argsort(arrival, kind="stable")
+    key = np.concatenate([[0], np.cumsum(changes(rows, keys))])[order]
+    begins = np.asarray(pc.equal(kinds, str(RowKind.UPDATE_BEFORE)), dtype=np.bool_)[order]
+    ends = np.asarray(pc.equal(kinds, str(RowKind.UPDATE_AFTER)), dtype=np.bool_)[order]
+    together = (key[1:] == key[:-1]) & (np.diff(arrival[order]) == 1)
+    former[order[:-1][begins[:-1] & ends[1:] & together]] = True
+    return former
 
 
 def beats(new: pa.ChunkedArray, stored: pa.ChunkedArray) -> npt.NDArray[np.bool_]:

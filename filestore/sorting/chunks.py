@@ -20,7 +20,7 @@ from filestore.model.files import Partition, Slot
 from filestore.rows.keys import changes
 from filestore.rows.partitions import partition_values
 
-__all__ = ["BUCKET_COLUMN", "by_slot", "cut_chunks", "whole_keys"]
+__all__ = ["BUCKET_COLUMN", "WholeKeys", "by_slot", "cut_chunks", "whole_keys"]
 
 BUCKET_COLUMN = "_bucket"
 _CHUNK_BYTES = 64 << 20
@@ -85,15 +85,42 @@ def by_slot(table: pa.Table, definition: TableDefinition) -> Iterator[tuple[Slot
         yield Slot(partition, part.column(BUCKET_COLUMN)[0].as_py()), part
 
 
+class WholeKeys:
+    """Collects pieces of sorted rows, and returns them cut so that no key is in two parts.
+
+    Args:
+        keys: The columns of the key.
+    """
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        self._keys = list(keys)
+        self._held: list[pa.Table] = []
+
+    def add(self, piece: pa.Table) -> pa.Table | None:
+        """Returns the rows of all keys that have ended; None if none has. It copies each row once."""
+        if not piece.num_rows:
+            return None
+        edge = [rows.slice(rows.num_rows - 1) for rows in self._held[-1:]]
+        around = pa.concat_tables([rows.select(self._keys) for rows in (*edge, piece)])
+        borders = np.flatnonzero(changes(around, self._keys))
+        if not len(borders):
+            self._held.append(piece)
+            return None
+        cut = int(borders[-1]) + 1 - len(edge)
+        ended, self._held = [*self._held, piece.slice(0, cut)], [piece.slice(cut)]
+        return pa.concat_tables(ended).combine_chunks()
+
+    def rest(self) -> pa.Table | None:
+        """Returns the rows of the last key; None if there are none."""
+        held, self._held = self._held, []
+        return pa.concat_tables(held).combine_chunks() if held else None
+
+
 def whole_keys(pieces: Iterable[pa.Table], keys: Sequence[str]) -> Iterator[pa.Table]:
     """Cuts the same sorted rows so that no key is in two pieces."""
-    held: pa.Table | None = None
+    whole = WholeKeys(keys)
     for piece in pieces:
-        rows = (piece if held is None else pa.concat_tables([held, piece])).combine_chunks()
-        borders = np.flatnonzero(changes(rows, keys))
-        cut = int(borders[-1]) + 1 if len(borders) else 0
-        held = rows.slice(cut)
-        if cut:
-            yield rows.slice(0, cut)
-    if held is not None:
-        yield held
+        if (ended := whole.add(piece)) is not None:
+            yield ended
+    if (rest := whole.rest()) is not None:
+        yield rest

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 
+from filestore.merge.deduplicate import ORDINAL_COLUMN
 from filestore.model.definition import TableDefinition
+from filestore.model.rowkind import KIND_COLUMN
 from filestore.sorting.order import sort_rows
 from tablestore.incoming.conform import conform
 from tablestore.writing.write_job import TaskOutcome, WriteJob
@@ -33,5 +36,8 @@ class GivenRows:
     def fitted(self, definition: TableDefinition) -> list[pa.RecordBatch]:
         """Fits the rows to a definition and sorts them, once for each definition; for errors see `conform`."""
         if self._sorted is None or self._sorted[0] != definition:
-            self._sorted = definition, sort_rows(conform(self._rows, definition), definition).to_batches()
+            rows = conform(self._rows, definition)
+            if definition.sequence_field is not None and KIND_COLUMN in rows.column_names:
+                rows = rows.append_column(ORDINAL_COLUMN, pa.array(np.arange(rows.num_rows)))
+            self._sorted = definition, sort_rows(rows, definition).to_batches()
         return self._sorted[1]

@@ -8,6 +8,7 @@ since the delete has happened later. So it is an error; the rows of such deletes
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -17,18 +18,21 @@ import pyarrow.compute as pc
 
 from filestore.errors import InvalidRequest
 from filestore.files.writer import TableFiles
-from filestore.merge.deduplicate import ORDINAL_COLUMN
+from filestore.lookup.file_lookup import FileLookup
+from filestore.merge.deduplicate import ORDINAL_COLUMN, former_rows
 from filestore.model.definition import TableDefinition
-from filestore.model.files import DataFile, PendingRun, Slot
+from filestore.model.files import DataFile, PendingRun, Slot, Tombstones
 from filestore.model.merging import Deletes
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.reading.get import NUMBER, rows_of_slot
+from filestore.reading.key_filters import RequestedKeys
 from filestore.reading.overlay import PendingSlot
-from filestore.rows.fitting import putting
+from filestore.rows.fitting import checked, putting
 from filestore.rows.frames import frame_of
 from filestore.rows.keys import changes
 from filestore.rows.ordering import ascending_positions
-from filestore.sorting.chunks import BUCKET_COLUMN, by_slot, whole_keys
+from filestore.sorting.chunks import BUCKET_COLUMN, WholeKeys, by_slot
+from filestore.writing.pending import pending_chunks
 
 __all__ = ["ChangesInOrder"]
 
@@ -57,84 +61,123 @@ class ChangesInOrder:
         self.looked_up: set[Slot] = set()
 
     def checked(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yields the same rows, sorted by partition columns, bucket and key; a key's rows are in memory together.
+        """Yields the same rows, sorted by partition columns, bucket and key.
+
+        It takes the memory of the keys, sequences and kinds of a batch, or of one key's rows if those are more.
 
         Raises:
-            InvalidRequest: ``delete-without-sequence``.
+            InvalidRequest: ``delete-without-sequence``; or what `filestore.rows.fitting.checked` refuses.
         """
         definition = self._table.definition
-        if definition.sequence_field is None or definition.merging.deletes is not Deletes.REMOVE:
+        sequence, slot = definition.sequence_field, (*definition.partition_by, BUCKET_COLUMN)
+        if sequence is None or definition.merging.deletes is not Deletes.REMOVE:
             yield from batches
             return
-        pieces = (pa.Table.from_batches([batch]) for batch in batches)
-        for rows in whole_keys(pieces, (*definition.partition_by, BUCKET_COLUMN, *definition.sort_key)):
-            for slot, some in by_slot(rows, definition):
-                self._check(slot, some)
-            yield from rows.to_batches()
+        needed = {*slot, *definition.primary_key, *definition.sort_key, sequence, KIND_COLUMN, ORDINAL_COLUMN}
+        whole = WholeKeys((*slot, *definition.sort_key))
+        for batch in batches:
+            if KIND_COLUMN in batch.schema.names:
+                rows = pa.Table.from_batches([batch])
+                if _unplaced(rows, sequence).any():
+                    checked(rows, definition)
+                self._check(whole.add(rows.select([name for name in rows.column_names if name in needed])), sequence)
+            yield batch
+        self._check(whole.rest(), sequence)
 
-    def _check(self, slot: Slot, rows: pa.Table) -> None:
-        definition, sequence = self._table.definition, self._table.definition.sequence_field
-        assert sequence is not None
-        if KIND_COLUMN not in rows.column_names:
-            return
-        if definition.merges_values:  # such a table ignores the former rows of updates
-            rows = rows.filter(pc.not_equal(rows.column(KIND_COLUMN), str(RowKind.UPDATE_BEFORE)))
-        if not rows.column(sequence).null_count:
-            return
-        groups = np.concatenate([[0], np.cumsum(changes(rows, definition.sort_key))])
-        if ORDINAL_COLUMN in rows.column_names:  # groups stay where they are
-            rows = rows.take(pa.array(np.lexsort((rows.column(ORDINAL_COLUMN).to_numpy(), groups))))
-        unplaced = np.asarray(rows.column(sequence).is_null()) & _removing(rows, groups)
-        if not unplaced.any():
+    def _check(self, ended: pa.Table | None, sequence: str) -> None:
+        """Checks all changes of some keys."""
+        if ended is not None and _unplaced(ended, sequence).any():
+            for slot, rows in by_slot(ended, self._table.definition):
+                self._check_slot(slot, rows, sequence)
+
+    def _check_slot(self, slot: Slot, rows: pa.Table, sequence: str) -> None:
+        definition = self._table.definition
+        rows = _counting(rows, definition)
+        keys = np.concatenate([[0], np.cumsum(changes(rows, definition.sort_key))])[: rows.num_rows]
+        if ORDINAL_COLUMN in rows.column_names:  # keys stay where they are
+            rows = rows.take(pa.array(np.lexsort((rows.column(ORDINAL_COLUMN).to_numpy(), keys))))
+        asked = np.isin(keys, keys[_unplaced(rows, sequence)])
+        if not asked.any():
             return
         self.looked_up.add(slot)
-        asked = np.isin(groups, groups[unplaced])
-        rows, groups, unplaced = rows.filter(pa.array(asked)), groups[asked], unplaced[asked]
-        late = unplaced & _stays(rows, groups, self._stored(slot, rows, groups, sequence), sequence)
+        rows, keys = rows.filter(pa.array(asked)), keys[asked]
+        probes = rows.select(definition.primary_key).append_column(NUMBER, pa.array(keys))
+        probes = probes.filter(pa.array(np.append(True, np.diff(keys) != 0)))
+        own = _History(keys, rows.column(sequence), putting(rows))
+        history = _History.joined([*self._stored(slot, probes, sequence), own])
+        late = _unplaced(rows, sequence) & history.follows_row()[-len(keys) :]
         if late.any():
             raise _late(rows.slice(int(np.argmax(late)), 1), definition)
 
-    def _stored(self, slot: Slot, rows: pa.Table, groups: Numbers, sequence: str) -> pa.Table:
-        """Returns the sequences of the stored rows, each with the number of its key's group."""
-        definition = self._table.definition
-        first = np.append(True, np.diff(groups) != 0)
-        keys = rows.select(definition.primary_key).append_column(NUMBER, pa.array(groups)).filter(pa.array(first))
-        stored = PendingSlot(slot, tuple(self._base.get(slot, ())), tuple(self._runs.get(slot, ())))
-        schema = pa.schema([definition.schema.to_arrow().field(sequence), pa.field(NUMBER, pa.int64())])
-        found = rows_of_slot(self._table, stored, keys, [sequence])
-        return pa.concat_tables([schema.empty_table(), *(part.select(schema.names).cast(schema) for part in found)])
+    def _stored(self, slot: Slot, probes: pa.Table, sequence: str) -> Iterator[_History]:
+        """Yields what the table has of the keys: remembered deletes, rows of files, then pending runs in order."""
+        table, definition, base = self._table, self._table.definition, tuple(self._base.get(slot, ()))
+        numbers = probes.column(NUMBER).to_numpy()
+        for run in (file for file in base if isinstance(file, Tombstones)):
+            for match in FileLookup(table, run, [sequence]).find(probes):
+                assert match.values is not None
+                none = np.zeros(len(match.probes), dtype=np.bool_)
+                yield _History(numbers[match.probes], match.values.column(sequence), none)
+        for found in rows_of_slot(table, PendingSlot(slot, base, ()), probes, [sequence]):
+            all_of_them = np.ones(found.num_rows, dtype=np.bool_)
+            yield _History(found.column(NUMBER).to_numpy(), found.column(sequence), all_of_them)
+        runs, names = self._runs.get(slot, ()), list(definition.primary_key)
+        for chunk in pending_chunks(table, slot, runs, [*names, sequence], RequestedKeys(definition, probes)):
+            rows = _counting(chunk, definition)
+            rows = rows.take(pa.array(np.argsort(rows.column(ORDINAL_COLUMN).to_numpy())))
+            keys = frame_of(rows.select(names)).join(frame_of(probes), on=names, how="left", maintain_order="left")
+            yield _History(keys[NUMBER].to_numpy(), rows.column(sequence), putting(rows))
 
 
-def _removing(rows: pa.Table, groups: Numbers) -> Mask:
-    """Marks the rows after which their key has no row: not the ``-U`` of an update, which its ``+U`` follows."""
-    puts = putting(rows)
-    followed = np.append((groups[1:] == groups[:-1]) & puts[1:], False)
-    before = np.asarray(pc.equal(rows.column(KIND_COLUMN), str(RowKind.UPDATE_BEFORE)), dtype=np.bool_)
-    removing: Mask = ~puts & ~(before & followed)
-    return removing
+@dataclass(frozen=True, slots=True)
+class _History:
+    """Rows and changes of keys; those of one key are in the order in which they happened.
 
-
-def _stays(rows: pa.Table, groups: Numbers, stored: pa.Table, sequence: str) -> Mask:
-    """Marks the changes before which their key has a row with a sequence: one without does not replace it.
-
-    A key's row is that of the highest sequence among the stored one and the changes so far, of equal ones the last.
-
-    Args:
-        rows: Changes, those of a key in the order of their arrival.
-        groups: For each of them the number of its key, ascending.
-        stored: The sequences of stored rows with their keys' numbers.
-        sequence: The sequence field.
+    Attributes:
+        keys: The number of each one's key.
+        sequences: Its sequence.
+        puts: Whether it puts a row.
     """
-    count, known = stored.num_rows, stored.select([sequence])
-    values = pa.concat_tables([known, rows.select([sequence]).cast(known.schema)])
-    place = ascending_positions(frame_of(values)).to_numpy()  # of equal ones the stored row is the earlier one
-    rank = np.empty(len(place), dtype=np.int64)
-    rank[place] = np.arange(len(place))
-    is_row = np.append(np.ones(count, dtype=np.bool_), putting(rows)) & np.asarray(values[sequence].is_valid())
-    of_key = np.append(stored.column(NUMBER).to_numpy(), groups)
-    highest = pl.DataFrame({"key": of_key, "rank": rank}).select(pl.col("rank").cum_max().shift(1).over("key"))
-    before = highest.to_series().slice(count)
-    return np.asarray(before.is_not_null() & pl.Series(is_row[place[before.fill_null(0).to_numpy()]]), dtype=np.bool_)
+
+    keys: Numbers
+    sequences: pa.ChunkedArray
+    puts: Mask
+
+    @classmethod
+    def joined(cls, parts: Sequence[_History]) -> _History:
+        """Returns the parts one after the other."""
+        kind = parts[-1].sequences.type
+        return cls(
+            np.concatenate([part.keys for part in parts]),
+            pa.chunked_array([chunk.cast(kind) for part in parts for chunk in part.sequences.chunks], kind),
+            np.concatenate([part.puts for part in parts]),
+        )
+
+    def follows_row(self) -> Mask:
+        """Marks those before which their key has a row with a sequence: a delete without one does not remove it.
+
+        Of what a key has, that with the highest sequence counts, of equal ones the last.
+        """
+        place = ascending_positions(pl.DataFrame({"sequence": pl.Series(self.sequences)})).to_numpy()
+        rank = np.empty(len(place), dtype=np.int64)
+        rank[place] = np.arange(len(place))
+        highest = pl.DataFrame({"key": self.keys, "rank": rank}).select(pl.col("rank").cum_max().shift(1).over("key"))
+        before = highest.to_series()
+        is_row = self.puts & np.asarray(self.sequences.is_valid(), dtype=np.bool_)
+        return np.asarray(before.is_not_null() & pl.Series(is_row[place[before.fill_null(0).to_numpy()]]), np.bool_)
+
+
+def _unplaced(rows: pa.Table, sequence: str) -> Mask:
+    """Marks the rows that remove a row, and have no sequence."""
+    unplaced: Mask = ~putting(rows) & np.asarray(rows.column(sequence).is_null(), dtype=np.bool_)
+    return unplaced
+
+
+def _counting(rows: pa.Table, definition: TableDefinition) -> pa.Table:
+    """Leaves out the former rows of updates, of which the new ones count."""
+    if definition.merges_values:  # all of them change nothing
+        return rows.filter(pc.not_equal(rows.column(KIND_COLUMN), str(RowKind.UPDATE_BEFORE)))
+    return rows.filter(pa.array(~former_rows(rows, definition.sort_key)))
 
 
 def _late(row: pa.Table, definition: TableDefinition) -> InvalidRequest:

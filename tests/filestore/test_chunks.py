@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pyarrow.compute as pc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from filestore.sorting.chunks import BUCKET_COLUMN, cut_chunks
+from filestore.sorting.chunks import BUCKET_COLUMN, cut_chunks, whole_keys
 from filestore.sorting.order import sort_rows
 from tests.tables import define
 
@@ -82,3 +83,15 @@ def test_null_partitions_are_one_slot() -> None:
     table = pa.table({"v": pa.array([1, 2, 3], pa.int32()), "p": pa.array([None, "a", None])})
     slots = [slot for slot, _ in cut_chunks(sort_rows(table, definition).to_batches(), definition, 10)]
     assert [dict(slot.partition) for slot in slots] == [{"p": None}, {"p": "a"}]
+
+
+@given(st.lists(st.integers(0, 5), max_size=30), st.lists(st.integers(0, 4), max_size=20))
+def test_whole_keys_hold_each_key_in_one_piece(keys: list[int], sizes: list[int]) -> None:
+    table = pa.table({"id": sorted(keys), "n": range(len(keys))})
+    cuts = list(itertools.accumulate(sizes, initial=0))
+    pieces = [table.slice(start, end - start) for start, end in itertools.pairwise([*cuts, max(cuts[-1], len(keys))])]
+    found = list(whole_keys(pieces, ["id"]))
+    assert pa.concat_tables([table.slice(0, 0), *found]) == table
+    held = [set(piece.column("id").to_pylist()) for piece in found]
+    assert all(held)
+    assert sum(map(len, held)) == len(set(keys))

@@ -139,3 +139,35 @@ def test_a_stream_is_exactly_once(lake: SparkStore, orders: Table, folder: Path)
     assert orders.filestore.state().version == 3
     assert assert_whole_keys(orders) == {1, 2, 3, 9}
     assert orphans(orders) == []
+
+
+@pytest.mark.parametrize(
+    "way", ["write", pytest.param("format", marks=pytest.mark.deep), pytest.param("stream", marks=pytest.mark.deep)]
+)
+def test_an_update_to_a_lower_sequence_loses_no_row(lake: SparkStore, store: Store, folder: Path, way: str) -> None:
+    """The former row of the update won over its new one, so the key lost its row."""
+    made: dict[str, Any] = {"primary_key": ["id"], "options": {"sequence.field": "seq", "bucket": "2"}}
+    table = store.create_table("shop.orders", "id BIGINT, seq INT, v STRING", **made)
+    given = "id BIGINT, seq INT, v STRING, _kind STRING"
+    first = [(1, 5, "old", "+I"), (2, 5, "old", "+I"), (3, 5, "old", "+I")]
+    changed = [(1, 5, "old", "-U"), (1, 3, "new", "+U"), (2, 5, "old", "-U"), (2, None, "new", "+U")]
+    changed += [(3, 5, "old", "-U"), (3, 6, "new", "+U")]
+    if way == "stream":
+        made["options"] = {"changelog-producer": "lookup"}
+        source = store.create_table("shop.source", "id BIGINT, seq INT, v STRING", **made)
+    for part in (first, changed):
+        frame = lake.spark.createDataFrame(part, given).coalesce(1)
+        if way == "write":
+            lake.write("shop.orders", frame)
+        elif way == "format":
+            save(lake, frame)
+        else:
+            lake.write("shop.source", frame)
+            changes = lake.read_stream("shop.source", mode="changelog")
+            query = lake.write_stream(
+                "shop.orders", changes, checkpoint=folder / "checkpoint", trigger={"availableNow": True}
+            )
+            query.awaitTermination()
+    assert [(row["id"], row["seq"], row["v"]) for row in rows(table)] == [(1, 5, "old"), (2, 5, "old"), (3, 6, "new")]
+    if way == "stream":
+        assert [(row["id"], row["seq"]) for row in rows(source)] == [(1, 3), (2, None), (3, 6)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -66,19 +67,19 @@ class Oracle:
     """The change of each key that counts: that of the highest sequence, of equal ones the last."""
 
     remembers: bool
-    takes_before: bool
+    takes_former: bool
     found: dict[int, Change] = field(default_factory=dict)
 
     def refuses(self, changes: Sequence[Change]) -> bool:
         """Applies a batch; returns whether a delete without a sequence meets a row with one, which changes nothing."""
         found = dict(self.found)
-        changes = [change for change in changes if change[1] != "-U" or self.takes_before]
         for number, change in enumerate(changes):
             key, kind, sequence = change
+            is_former = changes[number + 1 : number + 2] and changes[number + 1][:2] == (key, "+U")
+            if kind == "-U" and (is_former or not self.takes_former):
+                continue
             before = found.get(key)
-            later = [other[1] for other in changes[number + 1 :] if other[0] == key]
-            removes = kind == "-D" or (kind == "-U" and later[:1] not in (["+U"], ["+I"]))
-            if sequence is None and removes and before and before[1][0] == "+" and before[2] is not None:
+            if sequence is None and kind[0] == "-" and before and before[1][0] == "+" and before[2] is not None:
                 return True
             if before is None or before[2] is None or (sequence is not None and sequence >= before[2]):
                 found[key] = change
@@ -95,6 +96,10 @@ CHANGES = st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["+I", "-D", "-D
 
 
 @example([[(0, "+I", 1)], [(0, "-D", None)]], "pending", False)
+@example([[(0, "+I", 3)], [(0, "-U", 3), (0, "+U", 2)], [(0, "-U", 3), (0, "+U", None)]], "folded", False)
+@example([[(0, "+I", 2)], [(0, "-U", None), (1, "+U", 3), (0, "+U", None)]], "folded", False)
+@example([[(0, "+I", 1)], [(0, "-D", 3)], [(0, "+I", 2), (0, "-D", None)]], "pending", False)
+@example([[(0, "+I", 1)], [(0, "-D", 3)], [(0, "+I", 2), (0, "-D", None)]], "folded", False)
 @example([[(0, "+I", 1), (0, "-D", 1), (0, "-D", None)], [(0, "+I", None)], [(0, "-D", None)]], "buckets", False)
 @given(st.lists(CHANGES, max_size=6), st.sampled_from(sorted(TABLES)), st.booleans())
 def test_each_delete_removes_its_row_or_nothing_is_written(
@@ -103,7 +108,7 @@ def test_each_delete_removes_its_row_or_nothing_is_written(
     with warehouse() as store:
         table = table_of(store, TABLES[name])
         merges = "partial-update" in name
-        oracle = Oracle(remembers=not merges, takes_before=not merges)
+        oracle = Oracle(remembers=not merges, takes_former=not merges)
         for changes in batches:
             version = table.version
             if oracle.refuses(changes):
@@ -143,6 +148,34 @@ def test_a_sequence_of_each_type(store: Store, kind: str) -> None:
     assert rows(table) == []
 
 
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_sequence_that_is_not_null_is_missing_in_deletes_alone(store: Store, number: int) -> None:
+    """It ended with a ValueError of Arrow."""
+    table = table_of(store, type_of_sequence="BIGINT NOT NULL")
+    apply(table, [(1, "+I", 5)])
+    if number == 1:
+        with pytest.raises(InvalidRequest, match="the delete of") as caught:
+            apply(table, [(number, "-D", None)])
+        assert caught.value.code == "delete-without-sequence"
+    else:
+        apply(table, [(number, "-D", None)])
+    assert [row["id"] for row in rows(table)] == [1]
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [({"id": None}, "null-key"), ({"_kind": None}, "bad-row-kind"), ({"_kind": "X"}, "bad-row-kind")],
+)
+def test_rows_that_do_not_fit_are_refused_as_elsewhere(store: Store, changed: Mapping[str, Any], code: str) -> None:
+    table = table_of(store)
+    apply(table, [(1, "+I", 5)])
+    given = [{"id": 1, "p": "b", "s": None, "v": "x", "_kind": "-D"} | changed]
+    schema = pa.schema([*table.definition.schema.to_arrow(), ("_kind", pa.string())])
+    with pytest.raises(InvalidRequest) as caught:
+        table.writer().write(GivenRows(pa.Table.from_pylist(given, schema)), in_order=True)
+    assert caught.value.code == code
+
+
 @pytest.mark.parametrize("name", ["folded", "pending", "partial-update", "pending-partial-update"])
 def test_a_row_that_another_writer_puts_meanwhile(store: Store, name: str) -> None:
     """The delete was checked against the rows before the race: it begins again, and finds the other row."""
@@ -171,3 +204,18 @@ def test_other_writes_take_late_deletes_as_late_ones(store: Store) -> None:
     apply(table, [(1, "+I", 5)])
     table.write([{"id": 1, "p": "b", "s": None, "_kind": "-D"}])
     assert [(row["id"], row["s"]) for row in rows(table)] == [(1, 5)]
+
+
+@pytest.mark.parametrize("name", ["folded", "pending", "images"])
+@pytest.mark.parametrize("sequence", [3, None])
+def test_an_update_to_a_lower_sequence_is_late_and_loses_no_row(store: Store, name: str, sequence: int | None) -> None:
+    """Its former row won over its new one, so the key lost its row."""
+    table = table_of(store, TABLES[name])
+    table.write([{"id": 1, "p": "b", "s": 5, "v": "old"}])
+    former = {"id": 1, "p": "b", "s": 5, "v": "old", "_kind": "-U"}
+    table.write([former, {**former, "s": sequence, "v": "new", "_kind": "+U"}])
+    assert [(row["s"], row["v"]) for row in rows(table)] == [(5, "old")]
+    table.write([former, {**former, "s": 6, "v": "new", "_kind": "+U"}])
+    assert [(row["s"], row["v"]) for row in rows(table)] == [(6, "new")]
+    table.write([{**former, "s": 6}])  # alone it removes the row: the key has become another one
+    assert rows(table) == []
