@@ -23,7 +23,7 @@ MALFORMED = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError
 
 _LIBRARIES = (pa.ArrowException, pl.exceptions.PolarsError, UnicodeError)
 
-_RESTORE = "restore it from a backup; `tablestore doctor` lists all that is damaged"
+_RESTORE = "restore it from a backup"
 
 
 def is_panic(error: BaseException) -> bool:

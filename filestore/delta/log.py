@@ -180,7 +180,10 @@ class DeltaLog:
             return self._from_first()
         whole = sorted(set(versions) & set(_checkpoints(entries)))
         if not whole:
-            raise Corrupt(f"{self.location} has neither version 0 nor a checkpoint", code="version-gap")
+            raise Corrupt(
+                f"{self.location} has neither version 0 nor a checkpoint: restore its _delta_log from a backup",
+                code="version-gap",
+            )
         return self.checkpoint(whole[0])
 
     def at(self, version: int) -> TableState:
@@ -257,7 +260,11 @@ class DeltaLog:
             some = versions[start : start + _TOGETHER]
             for version, entry in zip(some, self.read_entries(some), strict=True):
                 if entry is None:
-                    raise Corrupt(f"{self.location} lacks the log entry of version {version}", code="version-gap")
+                    raise Corrupt(
+                        f"{self.location} lacks the log entry of version {version}, which later versions need: restore "
+                        f"{layout.log_entry_path(version)} from a backup",
+                        code="version-gap",
+                    )
                 yield entry
 
     def versions(self) -> list[int]:

@@ -21,7 +21,16 @@ from filestore.layout import join, vector_path
 from filestore.model.files import DataFile, DeletionVector
 from filestore.storage.interface import Storage
 
-__all__ = ["VectorFileBuilder", "bitmap", "bitmap_of", "grown", "positions", "stored_paths", "vector_file"]
+__all__ = [
+    "VectorFileBuilder",
+    "bitmap",
+    "bitmap_of",
+    "check_version",
+    "grown",
+    "positions",
+    "stored_paths",
+    "vector_file",
+]
 
 Positions = npt.NDArray[np.uint64] | npt.NDArray[np.int64]
 
@@ -98,12 +107,17 @@ def bitmap(storage: Storage, location: str, vector: DeletionVector) -> BitMap64:
     """Reads the dead rows' positions, as compressed as they are stored.
 
     Raises:
-        Corrupt: the length, checksum, magic number or cardinality differs from what the commit says.
+        Corrupt: the length, checksum, magic number or cardinality differs from what the commit says, or the version
+            does, which is read with the first vector of a file.
     """
     path = join(location, vector_file(vector))
     start = vector.offset or 0
+    begins = 0 if start == len(_FORMAT_VERSION) else start
     with storage.open_read(path) as source:
-        record = source.read(start, start + vector.size + 8)
+        found = source.read(begins, start + vector.size + 8)
+    if begins < start:
+        _require_version(path, found[:start])
+    record = found[start - begins :]
     if len(record) != vector.size + 8:
         raise Corrupt(f"deletion vector at {vector.offset} of {path} is cut short", code="bad-vector")
     data = record[4:-4]
@@ -121,6 +135,24 @@ def bitmap(storage: Storage, location: str, vector: DeletionVector) -> BitMap64:
             code="bad-vector",
         )
     return dead
+
+
+def check_version(storage: Storage, location: str, vector: DeletionVector) -> None:
+    """Reads the version of the file that holds a vector, which other readers refuse if it is another one.
+
+    Raises:
+        Corrupt: ``bad-vector``.
+    """
+    path = join(location, vector_file(vector))
+    with storage.open_read(path) as source:
+        _require_version(path, source.read(0, len(_FORMAT_VERSION)))
+
+
+def _require_version(path: str, found: bytes) -> None:
+    if found != _FORMAT_VERSION:
+        raise Corrupt(
+            f"{path} is no file of deletion vectors of version 1: it begins with {found!r}", code="bad-vector"
+        )
 
 
 def _z85_encode(data: bytes) -> str:

@@ -14,11 +14,12 @@ import pyarrow.parquet as pq
 
 from filestore.contexts import Closing
 from filestore.decoding import decoding
+from filestore.errors import NotFound
 from filestore.files.bloom import BloomFilter
 from filestore.parquet.checksums import Checksums, read_checksums
 from filestore.parquet.ranges import FOOTER_END, Chunks
 from filestore.storage.interface import ByteRange, ReadableFile, Storage
-from filestore.storage.refusals import no_file
+from filestore.storage.refusals import NO_FILE
 
 __all__ = ["ParquetReader", "fetch_columns", "readable"]
 
@@ -40,14 +41,16 @@ class ParquetReader(Closing):
     def __init__(self, storage: Storage, path: str) -> None:
         self._path = path
         self._is_local = storage.local_path(path) is not None
-        self._source = storage.open_read(path)
+        with readable(path):
+            self._source = storage.open_read(path)
         self._open = ExitStack()
         self._arrow_schema: pa.Schema | None = None  # kept because pyarrow converts the schema at each access
 
     @cached_property
     def checksums(self) -> Checksums | None:
         """The checksums of the file's bytes; None if it has none, as files of before."""
-        return read_checksums(self._source, self._path)
+        with readable(self._path):  # stores of objects are asked here for the first time
+            return read_checksums(self._source, self._path)
 
     @cached_property
     def _file(self) -> pq.ParquetFile:
@@ -164,4 +167,14 @@ def readable(path: str) -> Iterator[None]:
         try:
             yield
         except FileNotFoundError as error:  # possible if the footer was cached
-            raise no_file(path) from error
+            raise _missing(path) from error
+        except NotFound as error:
+            raise (_missing(path) if error.code == NO_FILE else error) from error
+
+
+def _missing(path: str) -> NotFound:
+    return NotFound(
+        f"file {path} does not exist: if its version has expired, read a newer one; if not, the file was lost: restore "
+        "it from a backup, or roll the table back to a version before it",
+        code=NO_FILE,
+    )

@@ -10,6 +10,7 @@ from filestore.errors import AlreadyExists, Conflict, NotFound, Unavailable, Uns
 __all__ = [
     "BUSY",
     "NO_ANSWER",
+    "NO_FILE",
     "busy",
     "cut_short",
     "exists_already",
@@ -30,6 +31,9 @@ NO_ANSWER = "storage-no-answer"
 """The code of errors after which nobody knows what the store did, or what it will still do: a time-out, a connection
 that ended before the reply, a gateway that gave up."""
 
+NO_FILE = "file-not-found"
+"""The code of errors of files that do not exist."""
+
 _BAD_REQUEST = 400
 _NOT_ALLOWED = (401, 403)
 _MAY_SUCCEED_LATER = (408, 409, 425, 429, 500, 503, 509, 529)
@@ -43,7 +47,7 @@ _LONGEST = 300
 
 def no_file(path: str) -> NotFound:
     """Makes the error for a file that does not exist."""
-    return NotFound(f"file {path} does not exist", code="file-not-found")
+    return NotFound(f"file {path} does not exist", code=NO_FILE)
 
 
 def exists_already(path: str) -> AlreadyExists:

@@ -236,6 +236,7 @@ def test_a_file_that_is_gone_after_a_scan_is_not_found(many: FileStore) -> None:
     with pytest.raises(NotFound, match=path) as caught:
         scan_table(many.table_files(state), plan_scan(state))
     assert caught.value.code == "file-not-found"
+    assert "restore it from a backup, or roll the table back" in caught.value.message
 
 
 def test_rows_at_one_end_of_a_row_group_are_decoded_alone(folder: Path) -> None:

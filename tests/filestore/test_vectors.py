@@ -15,7 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import filestore
+from filestore.checks.report import Invariant
 from filestore.delta.vectors import VectorFileBuilder, bitmap_of, positions, vector_file
+from filestore.doctor import examine
 from filestore.errors import Corrupt, NotFound, Unsupported
 from filestore.files.dead_rows import DeadRows
 from filestore.model.files import DeletionVector
@@ -72,6 +74,7 @@ def test_no_vector_is_no_position(folder: Path) -> None:
     "spoil",
     [
         lambda data, v: (data[:-1], v),
+        lambda data, v: (b"\x05" + data[1:], v),
         lambda data, v: (data[:20] + bytes([data[20] ^ 1]) + data[21:], v),
         lambda data, v: (data[:-1] + bytes([data[-1] ^ 1]), v),
         lambda data, v: (data, replace(v, cardinality=v.cardinality + 1)),
@@ -85,6 +88,22 @@ def test_a_broken_vector_is_never_believed(folder: Path, spoil: Any) -> None:
     LocalStorage().write_new(f"{folder}/{builder.path}", data)
     with pytest.raises(Corrupt):
         positions(LocalStorage(), str(folder), vector)
+
+
+def test_the_doctor_looks_at_the_version_of_every_file_of_vectors(folder: Path) -> None:
+    """Other readers refuse a file of another version, and the doctor called it healthy."""
+    store = create(folder / "t", define("id INT", ["id"], bucket="1"))
+    write(store, [{"id": n} for n in range(9)])
+    write(store, [{"id": n + 9} for n in range(9)])
+    write(store, [{"id": 0, "_kind": "-D"}, {"id": 9, "_kind": "-D"}])
+    offsets = [file.vector.offset for file in store.state().files.values() if file.vector is not None]
+    assert sorted(offsets) == [1, max(offsets)], "the second one is read without the file's beginning"
+    (path,) = {vector_file(file.vector) for file in store.state().files.values() if file.vector is not None}
+    whole = (folder / "t" / path).read_bytes()
+    (folder / "t" / path).write_bytes(b"\x05" + whole[1:])
+    vectors = [finding for finding in examine(store).findings if finding.code is Invariant.VECTOR]
+    assert len(vectors) == 2
+    assert all("begins with" in finding.message for finding in vectors)
 
 
 def test_a_missing_vector_file_is_named(folder: Path) -> None:

@@ -261,6 +261,9 @@ class TestEmbeddedLog(LogTransactionTests):
         other = EmbeddedLog(replace(config, table_id="another"), system_ambient())
         with pytest.raises(AlreadyExists, match="table_id"):
             other.create()
+        with pytest.raises(Corrupt, match=r"is that of table .*, and not of table another") as caught:
+            other.identity()
+        assert caught.value.code == "log-replaced"
         other.close()
 
     def test_an_object_store_is_refused(self) -> None:
