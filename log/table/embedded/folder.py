@@ -120,6 +120,22 @@ class LogFolder:
             stored: dict[str, Any] = json.loads(text)
             return {name: stored[name] for name in ("format", "table_id", "log_id", "buckets")}
 
+    def own_identity(self) -> dict[str, Any]:
+        """Reads ``log.json`` as `identity` does.
+
+        Raises:
+            Corrupt: ``log-replaced``: it is another table's.
+        """
+        stored = self.identity()
+        if stored["table_id"] != self._config.table_id:
+            raise Corrupt(
+                f"the log's file {self._folder / _IDENTITY_FILE} is that of table {stored['table_id']}, and not of "
+                f"table {self._config.table_id}: restore its own log, or begin a new one at the newest version with "
+                "`tablestore new-log` (Table.new_log)",
+                code="log-replaced",
+            )
+        return stored
+
     def _write(self, draft: Path) -> None:
         draft.mkdir(parents=True)
         for bucket in range(self._config.buckets):

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from filestore.ambient import Ambient
-from filestore.errors import AlreadyExists, Conflict, Corrupt, InvalidRequest, TableStoreError
+from filestore.errors import AlreadyExists, Conflict, InvalidRequest, TableStoreError
 from filestore.model.log_range import LogRange, LogTransaction
 from log.slices import BATCH_BYTES, BATCH_ROWS, slices
 from log.table.config import LogConfig
@@ -84,14 +84,7 @@ class EmbeddedLog(LogStore):
 
     def identity(self) -> dict[str, str]:
         """Returns the log's identity: ``topic_id`` was drawn by `create`, and a moved folder keeps it."""
-        stored = self._files.identity()
-        if stored["table_id"] != self._config.table_id:
-            raise Corrupt(
-                f"the log in {self._config.location} is that of table {stored['table_id']}, and not of table "
-                f"{self._config.table_id}: restore its own log, or begin a new one at the newest version with "
-                "`tablestore new-log` (Table.new_log)",
-                code="log-replaced",
-            )
+        stored = self._files.own_identity()
         return {"system": "embedded", "topic": "", "topic_id": stored["log_id"], "cluster_id": ""}
 
     def begin(self, transaction_id: str) -> EmbeddedLogWriter:
