@@ -85,6 +85,7 @@ def test_both_have_every_file_of_the_packages_and_the_jar(source: Path, tmp_path
     assert wanted | {"deploy/build_backend.py", "pyproject.toml"} <= members(archive)
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_without_a_compiler_a_wheel_lacks_the_jar(source: Path, tmp_path: Path) -> None:
     needed, wheel = built(source, "wheel", tmp_path / "wheels", PATH=str(tmp_path))

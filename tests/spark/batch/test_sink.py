@@ -141,9 +141,8 @@ def test_a_stream_is_exactly_once(lake: SparkStore, orders: Table, folder: Path)
     assert orphans(orders) == []
 
 
-@pytest.mark.parametrize(
-    "way", ["write", pytest.param("format", marks=pytest.mark.deep), pytest.param("stream", marks=pytest.mark.deep)]
-)
+@pytest.mark.deep  # tests/tablestore/writing/test_in_order.py has it without Spark
+@pytest.mark.parametrize("way", ["write", "format", "stream"])
 def test_an_update_to_a_lower_sequence_loses_no_row(lake: SparkStore, store: Store, folder: Path, way: str) -> None:
     """The former row of the update won over its new one, so the key lost its row."""
     made: dict[str, Any] = {"primary_key": ["id"], "options": {"sequence.field": "seq", "bucket": "2"}}

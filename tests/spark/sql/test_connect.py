@@ -33,6 +33,7 @@ def test_settings_leave_no_file_out(server: SqlServer, catalogs: Catalogs) -> No
     check_no_file_is_left_out(server, catalogs, "whole")
 
 
+@pytest.mark.deep  # tests/spark/sql/test_saved_tables.py has it without Connect
 def test_a_table_that_is_saved_over_keeps_its_key(server: SqlServer, catalogs: Catalogs) -> None:
     """The server analyzes the plan after the writer has returned, so that it was taken for CREATE OR REPLACE TABLE."""
     table = "lake.saved.t"
