@@ -43,10 +43,10 @@ def main(arguments: Sequence[str]) -> int:
 def _wait(deployment: Deployment) -> int:
     lines = [f"export {name}={shlex.quote(value)}" for name, value in sorted(deployment.environment.items())]
     lines = [line for line in lines if line.startswith(("export TABLESTORE_", "export AWS_", "export SPARK_"))]
-    sys.stdout.write("\n".join(lines) + "\n")
-    sys.stdout.flush()
-    _note("all parts run: use them from another terminal with these variables; Ctrl-C stops them")
-    try:
+    try:  # Ctrl-C may come as soon as somebody has read a line
+        sys.stdout.write("\n".join(lines) + "\n")
+        sys.stdout.flush()
+        _note("all parts run: use them from another terminal with these variables; Ctrl-C stops them")
         signal.pause()
     except KeyboardInterrupt:
         return 0
