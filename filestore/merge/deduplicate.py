@@ -14,7 +14,7 @@ from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.rows.keys import changes
 from filestore.rows.ordering import ascending_positions
 
-__all__ = ["ORDINAL_COLUMN", "beats", "former_rows", "reduce"]
+__all__ = ["ORDINAL_COLUMN", "beats", "former_rows", "reduce", "reduce_part"]
 
 ORDINAL_COLUMN = "_ordinal"
 """The order of arrival in a write: of two rows with the same key and sequence the higher ordinal is later."""
@@ -41,6 +41,18 @@ def reduce(rows: pa.Table, keys: Sequence[str], sequence: str | None) -> pa.Tabl
     return rows.take(pa.array(last))
 
 
+def reduce_part(rows: pa.Table, keys: Sequence[str], sequence: str | None) -> pa.Table:
+    """Returns what `reduce` still needs of some rows of a key, of which more follow.
+
+    With a sequence these are also the former rows of updates: what counts if the new row follows is not one of them.
+    """
+    if sequence is None or KIND_COLUMN not in rows.column_names:
+        return reduce(rows, keys, sequence)
+    begins = _are(rows, RowKind.UPDATE_BEFORE)
+    waiting = rows.filter(pa.array(begins & ~former_rows(rows, keys)))
+    return pa.concat_tables([reduce(rows.filter(pa.array(~begins)), keys, sequence), waiting])
+
+
 def former_rows(rows: pa.Table, keys: Sequence[str]) -> npt.NDArray[np.bool_]:
     """Marks each ``-U`` whose update has its new row directly behind it: that row says what becomes of the key.
 
@@ -53,17 +65,19 @@ def former_rows(rows: pa.Table, keys: Sequence[str]) -> npt.NDArray[np.bool_]:
     former = np.zeros(rows.num_rows, dtype=np.bool_)
     if KIND_COLUMN not in rows.column_names or ORDINAL_COLUMN not in rows.column_names:
         return former
-    kinds = rows.column(KIND_COLUMN)
-    if not pc.any(pc.equal(kinds, str(RowKind.UPDATE_BEFORE))).as_py():
+    begins = _are(rows, RowKind.UPDATE_BEFORE)
+    if not begins.any():
         return former
     arrival = rows.column(ORDINAL_COLUMN).to_numpy()
     order = np.argsort(arrival, kind="stable")
     key = np.concatenate([[0], np.cumsum(changes(rows, keys))])[order]
-    begins = np.asarray(pc.equal(kinds, str(RowKind.UPDATE_BEFORE)), dtype=np.bool_)[order]
-    ends = np.asarray(pc.equal(kinds, str(RowKind.UPDATE_AFTER)), dtype=np.bool_)[order]
     together = (key[1:] == key[:-1]) & (np.diff(arrival[order]) == 1)
-    former[order[:-1][begins[:-1] & ends[1:] & together]] = True
+    former[order[:-1][begins[order][:-1] & _are(rows, RowKind.UPDATE_AFTER)[order][1:] & together]] = True
     return former
+
+
+def _are(rows: pa.Table, kind: RowKind) -> npt.NDArray[np.bool_]:
+    return np.asarray(pc.equal(rows.column(KIND_COLUMN), str(kind)), dtype=np.bool_)
 
 
 def beats(new: pa.ChunkedArray, stored: pa.ChunkedArray) -> npt.NDArray[np.bool_]:

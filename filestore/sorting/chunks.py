@@ -53,7 +53,7 @@ def cut_chunks(
         yield from by_slot(table.slice(0, cut), definition)
         rest = table.slice(cut)
         if reducible and rest.num_rows > rows // 2:
-            rest = deduplicate.reduce(rest, group_columns, definition.sequence_field)
+            rest = deduplicate.reduce_part(rest, group_columns, definition.sequence_field)
         held, held_rows, held_bytes = rest.to_batches(), rest.num_rows, rest.nbytes
         least = 2 * held_rows if cut == 0 else 0  # a single key that cannot be reduced is checked more and more rarely
     if held_rows:

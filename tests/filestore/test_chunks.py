@@ -7,9 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from filestore.merge.deduplicate import ORDINAL_COLUMN, reduce
+from filestore.model.rowkind import KIND_COLUMN
 from filestore.sorting.chunks import BUCKET_COLUMN, cut_chunks, whole_keys
 from filestore.sorting.order import sort_rows
 from tests.tables import define
@@ -95,3 +97,28 @@ def test_whole_keys_hold_each_key_in_one_piece(keys: list[int], sizes: list[int]
     held = [set(piece.column("id").to_pylist()) for piece in found]
     assert all(held)
     assert sum(map(len, held)) == len(set(keys))
+
+
+@example([("+I", 9), ("+I", 1), ("-U", 9), ("+U", 3)], [3], 2)
+@given(
+    st.lists(st.tuples(st.sampled_from(["+I", "-U", "+U", "-D"]), st.sampled_from([None, 1, 2, 3])), max_size=14),
+    st.lists(st.integers(0, 4), max_size=8),
+    st.integers(1, 4),
+)
+def test_what_is_left_of_a_key_with_many_rows_has_the_same_winner(
+    changes: list[tuple[str, int | None]], sizes: list[int], want: int
+) -> None:
+    """A former row won if its new one was in the next batch, and what it had beaten was gone."""
+    definition = define("id BIGINT, s BIGINT", ["id"], sequence_field="s")
+    kinds, sequences = [kind for kind, _ in changes], [sequence for _, sequence in changes]
+    table = pa.table(
+        {
+            "id": pa.array([1] * len(changes), pa.int64()),
+            "s": pa.array(sequences, pa.int64()),
+            KIND_COLUMN: pa.array(kinds, pa.string()),
+            ORDINAL_COLUMN: pa.array(range(len(changes)), pa.int64()),
+            BUCKET_COLUMN: pa.array([0] * len(changes), pa.int32()),
+        }
+    )
+    chunks = [table.slice(0, 0), *(chunk for _, chunk in cut_chunks(batches_of(table, sizes), definition, want))]
+    assert reduce(pa.concat_tables(chunks), ["id"], "s") == reduce(table, ["id"], "s")
