@@ -11,6 +11,7 @@ import importlib.util
 import shutil
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -50,25 +51,26 @@ def get_requires_for_build_editable(settings: Settings = None) -> list[str]:
 
 def build_wheel(folder: str, settings: Settings = None, metadata: str | None = None) -> str:
     """Builds a wheel with the jar."""
-    _compile()
+    _jar().make_jar()
     name: str = build_meta.build_wheel(folder, settings, metadata)
     return name
 
 
 def build_sdist(folder: str, settings: Settings = None) -> str:
     """Builds a source distribution with the jar."""
-    _compile()
+    _jar().make_jar()
     name: str = build_meta.build_sdist(folder, settings)
     return name
 
 
 def build_editable(folder: str, settings: Settings = None, metadata: str | None = None) -> str:
     """Builds a wheel that leads to the sources, which have the jar then."""
-    _compile()
+    _jar().make_jar()
     name: str = build_meta.build_editable(folder, settings, metadata)
     return name
 
 
+@cache
 def _jar() -> ModuleType:
     """Loads the module alone: what the product imports beside it is not installed where it is built."""
     sys.path.insert(0, str(_ROOT))
@@ -85,15 +87,3 @@ def _needed() -> list[str]:
         return []
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return [wanted for wanted in project["optional-dependencies"]["spark"] if wanted.startswith("pyspark==")]
-
-
-def _compile() -> None:
-    module = _jar()
-    if module.is_current():
-        return
-    try:
-        print(module.compile_jar())
-    except Exception as error:
-        if shutil.which("javac") is not None:
-            raise
-        print(error, file=sys.stderr)

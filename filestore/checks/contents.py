@@ -19,7 +19,7 @@ from filestore.checks.damage import damage_of, is_checksum
 from filestore.checks.filters import check_filters
 from filestore.checks.hidden import HiddenValues
 from filestore.checks.report import Findings, Invariant, cause_of
-from filestore.delta.vectors import check_version, positions
+from filestore.delta.vectors import positions
 from filestore.errors import Corrupt, NotFound, Unsupported
 from filestore.files.parquet import ParquetReader
 from filestore.files.writer import TableFiles
@@ -66,9 +66,7 @@ def check_file(table: TableFiles, file: DataFile, findings: Findings, written: S
 
 def _check_vector(table: TableFiles, file: DataFile, findings: Findings) -> bool:
     try:
-        dead = positions(table.storage, table.location, file.vector)
-        if file.vector is not None:
-            check_version(table.storage, table.location, file.vector)
+        dead = positions(table.storage, table.location, file.vector, version=True)
     except (Corrupt, NotFound, Unsupported, ValueError) as error:
         findings.add(Invariant.VECTOR, f"the deletion vector of {file.path}: {error}", file.path)
         return False

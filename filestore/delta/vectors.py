@@ -25,7 +25,6 @@ __all__ = [
     "VectorFileBuilder",
     "bitmap",
     "bitmap_of",
-    "check_version",
     "grown",
     "positions",
     "stored_paths",
@@ -96,27 +95,38 @@ def grown(storage: Storage, location: str, vector: DeletionVector | None, rows: 
     return added if vector is None else bitmap(storage, location, vector) | added
 
 
-def positions(storage: Storage, location: str, vector: DeletionVector | None) -> npt.NDArray[np.uint64]:
-    """Reads the dead rows' positions, ascending; there are none without a vector. For errors see `bitmap`."""
+def positions(
+    storage: Storage, location: str, vector: DeletionVector | None, *, version: bool = False
+) -> npt.NDArray[np.uint64]:
+    """Reads the dead rows' positions, ascending; there are none without a vector. For the rest see `bitmap`."""
     if vector is None:
         return np.empty(0, dtype=np.uint64)
-    return np.array(bitmap(storage, location, vector).to_array(), dtype=np.uint64)
+    return np.array(bitmap(storage, location, vector, version=version).to_array(), dtype=np.uint64)
 
 
-def bitmap(storage: Storage, location: str, vector: DeletionVector) -> BitMap64:
+def bitmap(storage: Storage, location: str, vector: DeletionVector, *, version: bool = False) -> BitMap64:
     """Reads the dead rows' positions, as compressed as they are stored.
 
+    Args:
+        storage: The table's storage.
+        location: Where the table is.
+        vector: The vector.
+        version: Whether the version of its file is looked at, too, which other readers refuse if it is another one.
+            With the first vector of a file it always is.
+
     Raises:
-        Corrupt: the length, checksum, magic number or cardinality differs from what the commit says, or the version
-            does, which is read with the first vector of a file.
+        Corrupt: the version is another one, or the length, checksum, magic number or cardinality differs from what the
+            commit says.
     """
     path = join(location, vector_file(vector))
     start = vector.offset or 0
-    begins = 0 if start == len(_FORMAT_VERSION) else start
+    begins = 0 if version or start == len(_FORMAT_VERSION) else start
     with storage.open_read(path) as source:
         found = source.read(begins, start + vector.size + 8)
-    if begins < start:
-        _require_version(path, found[:start])
+    if begins < start and (other := found[: len(_FORMAT_VERSION)]) != _FORMAT_VERSION:
+        raise Corrupt(
+            f"{path} is no file of deletion vectors of version 1: it begins with {other!r}", code="bad-vector"
+        )
     record = found[start - begins :]
     if len(record) != vector.size + 8:
         raise Corrupt(f"deletion vector at {vector.offset} of {path} is cut short", code="bad-vector")
@@ -135,24 +145,6 @@ def bitmap(storage: Storage, location: str, vector: DeletionVector) -> BitMap64:
             code="bad-vector",
         )
     return dead
-
-
-def check_version(storage: Storage, location: str, vector: DeletionVector) -> None:
-    """Reads the version of the file that holds a vector, which other readers refuse if it is another one.
-
-    Raises:
-        Corrupt: ``bad-vector``.
-    """
-    path = join(location, vector_file(vector))
-    with storage.open_read(path) as source:
-        _require_version(path, source.read(0, len(_FORMAT_VERSION)))
-
-
-def _require_version(path: str, found: bytes) -> None:
-    if found != _FORMAT_VERSION:
-        raise Corrupt(
-            f"{path} is no file of deletion vectors of version 1: it begins with {found!r}", code="bad-vector"
-        )
 
 
 def _z85_encode(data: bytes) -> str:

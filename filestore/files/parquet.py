@@ -169,7 +169,9 @@ def readable(path: str) -> Iterator[None]:
         except FileNotFoundError as error:  # possible if the footer was cached
             raise _missing(path) from error
         except NotFound as error:
-            raise (_missing(path) if error.code == NO_FILE else error) from error
+            if error.code != NO_FILE:
+                raise
+            raise _missing(path) from error
 
 
 def _missing(path: str) -> NotFound:

@@ -66,7 +66,7 @@ def _option(change: Mapping[str, Any]) -> Change:
     if value is not None:
         refuse_clauses({name: value})
     if name == _COMMENT:
-        return SetComment(value)  # of COMMENT ON TABLE … IS NULL Spark makes an empty text
+        return SetComment(value)  # COMMENT ON TABLE … IS NULL has an empty text here, which is none
     return UnsetOption(name) if value is None else SetOption(name, value)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from filestore.errors import NotFound, Unavailable
 
-__all__ = ["compile_jar", "has_sql_jar", "is_current", "sql_jar"]
+__all__ = ["compile_jar", "has_sql_jar", "is_current", "make_jar", "sql_jar"]
 
 _JVM = Path(__file__).parents[1] / "jvm"
 _JAR = _JVM / "tablestore-spark-4.2.jar"
@@ -107,9 +107,18 @@ def _run(*command: str) -> None:
         raise Unavailable(f"{command[0]} failed:\n{done.stderr.strip()}", code="no-javac")
 
 
-if __name__ == "__main__":
+def make_jar() -> None:
+    """Compiles the sources as `compile_jar` does. Without a Java compiler it only says what will lack."""
     try:
         print(compile_jar())
     except Unavailable as error:
+        if shutil.which("javac") is not None:
+            raise
         print(error.message, file=sys.stderr)
-        sys.exit(0 if shutil.which("javac") is None else 1)
+
+
+if __name__ == "__main__":
+    try:
+        make_jar()
+    except Unavailable as error:
+        sys.exit(error.message)
