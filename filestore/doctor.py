@@ -62,7 +62,8 @@ def examine(store: FileStore, version: int | None = None) -> Report:
         return _report(store, history.state, findings)
     if history.newest is not None:
         check_retained_files(store, files, history.newest, findings)
-    check_leftovers(store, files, history.referenced, history.newest, findings)
+    if not history.unread:  # otherwise files of that version would be called orphans
+        check_leftovers(store, files, history.referenced, history.newest, findings)
     return _report(store, history.state, findings)
 
 

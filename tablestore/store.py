@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike, fspath
@@ -10,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from catalog_service.client import Catalog, is_service, storage_of_table, warehouse_location
+from catalog_service.client import Catalog, is_service, warehouse_location
 from catalog_service.client import connect as connect_catalog
 from catalog_service.wire.registrations import Registration
-from catalog_service.wire.tables import CreateTable, TableInfo
+from catalog_service.wire.tables import CreateTable
 from catalog_service.wire.views import CreateView, ViewInfo
 from filestore.ambient import Ambient, system_ambient
 from filestore.arguments import checked, checks_arguments
@@ -22,11 +21,11 @@ from filestore.errors import AlreadyExists, NotFound, Unsupported
 from filestore.metrics.meter import NO_METER, Meter
 from filestore.model.schema import Schema
 from filestore.model.table_columns import TableColumns
-from filestore.storage.interface import Storage
 from filestore.storage.locations import Storages
-from managed_table.identity import TableIdentity
 from managed_table.opened import OpenedTable
 from tablestore.defaults import table_defaults, with_defaults
+from tablestore.doctor import Examined, examine_all, examine_named
+from tablestore.open_tables import OpenTables
 from tablestore.table import Table
 from tablestore.table_names import in_one_database, split
 
@@ -38,9 +37,6 @@ if TYPE_CHECKING:
     from tablestore.views.maintained import MaintainedJoin
 
 __all__ = ["Store", "connect"]
-
-_MOST_OPEN = 100
-"""The number of tables that a store keeps open, with their newest versions; it keeps those that were used last."""
 
 
 @checked()
@@ -107,15 +103,12 @@ class Store(Closing):
         meter: Meter = NO_METER,
         storages: Storages | None = None,
     ) -> None:
-        self._meter = meter
         self._defaults = dict(defaults or {})
         self.target = target
         self.token = token
         self._catalog = catalog
         self._ambient = ambient
-        self._storages = storages or Storages()
-        self._tables: dict[str, OpenedTable] = {}
-        self._lock = threading.Lock()
+        self._tables = OpenTables(catalog, storages or Storages(), ambient, meter)
 
     def __repr__(self) -> str:
         return f"Store({self.target!r})"
@@ -164,7 +157,7 @@ class Store(Closing):
             InvalidRequest: a bad name, type, key or option. Nothing was created.
         """
         request = self._request(name, schema, primary_key, partition_by, options, comment)
-        return self._open(self._catalog.create_table(split(name)[0], request, if_not_exists=if_not_exists))
+        return self._tables.open(self._catalog.create_table(split(name)[0], request, if_not_exists=if_not_exists))
 
     @contextmanager
     def staged_table(
@@ -224,11 +217,11 @@ class Store(Closing):
         Prefer `staged_table`: a table that is neither published nor dropped stays for a day.
         """
         request = self._request(name, schema, primary_key, partition_by, options, comment)
-        return self._open(self._catalog.create_table(split(name)[0], request, staged=True))
+        return self._tables.open(self._catalog.create_table(split(name)[0], request, staged=True))
 
     def publish_table(self, staged: str, name: str, *, replace: bool = False) -> Table | KafkaTable:
         """Gives a staged table its name; `AlreadyExists` (``table-exists``) if that is taken, unless `replace`."""
-        return self._open(self._catalog.rename_table(*in_one_database(staged, name), replace=replace))
+        return self._tables.open(self._catalog.rename_table(*in_one_database(staged, name), replace=replace))
 
     def rename_table(self, name: str, new_name: str) -> Table | KafkaTable:
         """Gives a table another name in its database, and opens it. Its files and its log stay where they are.
@@ -240,7 +233,7 @@ class Store(Closing):
             NotFound: there is no such table.
             AlreadyExists: ``table-exists``: a table or a view has the new name.
         """
-        return self._open(self._catalog.rename_table(*in_one_database(name, new_name)))
+        return self._tables.open(self._catalog.rename_table(*in_one_database(name, new_name)))
 
     def list_views(self, database: str) -> list[str]:
         """Lists the names of a database's views, sorted. `NotFound` if there is no such database."""
@@ -298,7 +291,7 @@ class Store(Closing):
 
     def table(self, name: str) -> Table | KafkaTable:
         """Opens a table. `NotFound` if there is none."""
-        return self._open(self._catalog.get_table(*split(name)))
+        return self._tables.open(self._catalog.get_table(*split(name)))
 
     def managed_table(self, name: str) -> Table:
         """Opens a table that has files and versions.
@@ -307,12 +300,20 @@ class Store(Closing):
             NotFound: there is none.
             Unsupported: ``connector-table``: it is a Kafka topic.
         """
-        table = self.table(name)
-        if isinstance(table, Table):
-            return table
+        return Table(self.unread_table(name))
+
+    def unread_table(self, name: str) -> OpenedTable:
+        """Returns what a catalog says of a managed table, of which nothing need be readable. Errors: `managed_table`'s.
+
+        Its attributes read it, and raise what is wrong then. Nearly all want `managed_table`.
+        """
+        info = self._catalog.get_table(*split(name))
+        declaration = info.declaration()
+        if declaration is None:
+            return self._tables.unread(info)
         raise Unsupported(
-            f"table {name} has connector = {table.declaration.connector}: it is the topic "
-            f"{table.declaration.topic!r}, without files and versions, and this is for managed tables. Read it with "
+            f"table {name} has connector = {declaration.connector}: it is the topic "
+            f"{declaration.topic!r}, without files and versions, and this is for managed tables. Read it with "
             "scan or follow, and write it; in Spark with what SparkStore.table gives",
             code="connector-table",
         )
@@ -411,13 +412,20 @@ class Store(Closing):
         return open_join(self, name)
 
     def examine(self, name: str) -> Report:
-        """Checks a table as `Table.examine`, and of a maintained view also that its rows are the query's result."""
-        table = self.managed_table(name)
-        if not table.definition.is_view:
-            return table.examine()
-        from tablestore.views.creation import examine_view
+        """Checks a table, its log, and of a maintained view also that its rows are the result of the query.
 
-        return examine_view(self, table)
+        It finds what is damaged even if the table cannot be opened for that. Errors are those of `managed_table`, and
+        `Unavailable` if the table's storage does not answer.
+        """
+        return examine_named(self, name)
+
+    def examine_all(self, database: str | None = None) -> Iterator[Examined]:
+        """Checks each managed table of the catalog, or of one database, as `examine` does.
+
+        It goes on behind a table that cannot be examined: its result has the error. Raises `NotFound` for a database
+        that does not exist.
+        """
+        return examine_all(self, database)
 
     def table_id(self, name: str) -> str:
         """Reads a table's id from the catalog without opening the table. `NotFound` if there is no such table."""
@@ -468,26 +476,6 @@ class Store(Closing):
         raise AlreadyExists(
             f"there is a table or a view {name} already: choose another name, or pass replace=True", code="table-exists"
         )
-
-    def _open(self, info: TableInfo) -> Table | KafkaTable:
-        declaration = info.declaration()
-        if declaration is not None:
-            from tablestore.kafka_table import KafkaTable  # likewise
-
-            return KafkaTable(info.database, info.name, info.table_id, declaration, self._ambient)
-        storage = storage_of_table(self._catalog, info, self._storages, self._ambient)
-        return Table(self._opened(info.identity(), storage))
-
-    def _opened(self, identity: TableIdentity, storage: Storage) -> OpenedTable:
-        """Opens a table once for all users of this store, so that they share what was read of it."""
-        with self._lock:
-            known = self._tables.pop(identity.identifier, None)
-            if known is None or known.identity != identity:
-                known = OpenedTable(identity, storage, self._ambient, self._meter)
-            self._tables[identity.identifier] = known
-            if len(self._tables) > _MOST_OPEN:
-                del self._tables[next(iter(self._tables))]
-            return known
 
 
 def _schema(schema: pa.Schema | Schema | str, primary_key: Sequence[str]) -> Schema | TableColumns | str:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from compaction.in_writer import InWriter
 from filestore.arguments import checks_arguments
-from filestore.doctor import Report, examine
+from filestore.checks.report import Report
 from filestore.errors import InvalidRequest, TableStoreError
 from filestore.model.change_text import parse_changes
 from filestore.model.changes import Change
@@ -26,6 +26,7 @@ from filestore.rows.partitions import partition_set
 from managed_table.new_log import begin_new_log
 from managed_table.opened import OpenedTable
 from tablestore.care import Care
+from tablestore.doctor import examine_opened
 from tablestore.following.consumed import Consumed
 from tablestore.following.follow import Follower, Following, FollowOptions, Stop
 from tablestore.following.follow_metrics import FollowMeter
@@ -34,7 +35,6 @@ from tablestore.following.result_mode import ResultMode, result_mode
 from tablestore.following.starting import StartOptions
 from tablestore.following.tail_run import TailRun
 from tablestore.incoming.given import Rows, arrow_rows
-from tablestore.logcare.examination import examine_log
 from tablestore.logcare.metrics import measure_log
 from tablestore.logcare.status import BucketLog, log_status
 from tablestore.lookup.lookups import Lookups
@@ -455,7 +455,7 @@ class Table(Versioned, Consumed, Care):
 
     def examine(self) -> Report:
         """Checks every invariant of FORMAT.md on stored bytes, and asks the log: what `tablestore doctor` prints."""
-        return examine(self.filestore).with_more(examine_log(self.opened))
+        return examine_opened(self.opened)
 
     def writer(self) -> TableWriter:
         """Returns the table's writer, for code that runs tasks in another way, such as Spark."""

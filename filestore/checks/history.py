@@ -57,6 +57,8 @@ class History:
         fenced_files: By path the version that fences the file.
         schemas: By path the table's columns when the file or run was added, as far as the log still has them.
         lost_changes: By version a file of its change data that is missing on storage.
+        unread: Whether an entry could not be read: other files may belong to it than those that are referenced.
+        unbuilt: The versions that cannot be built, since an entry at or before them cannot be read.
     """
 
     findings: Findings
@@ -69,6 +71,8 @@ class History:
     fences: dict[str, int] = field(default_factory=dict)
     fenced_files: dict[str, int] = field(default_factory=dict)
     lost_changes: dict[int, str] = field(default_factory=dict)
+    unread: bool = False
+    unbuilt: set[int] = field(default_factory=set)
 
 
 def read_history(log: DeltaLog, version: int | None, findings: Findings, files: FilesOf) -> History:
@@ -78,9 +82,11 @@ def read_history(log: DeltaLog, version: int | None, findings: Findings, files: 
     history = History(findings, whole=versions[:1] == [0])
     wanted = max(versions, default=-1) if version is None else version
     state: TableState | None = None
-    begin = _first_whole(findings, versions, checkpoints)
+    begin = _first_whole(history, versions, checkpoints)
     for number in versions[bisect.bisect_left(versions, begin) :]:
         state = _begin(log, history, number) if number == begin > 0 else _follow(log, history, state, number, files)
+        if state is None:
+            history.unbuilt.add(number)
         if state is not None and number in checkpoints:
             _check_checkpoint(log, findings, state)
         if number == wanted:
@@ -94,49 +100,52 @@ def read_history(log: DeltaLog, version: int | None, findings: Findings, files: 
     return history
 
 
-def _first_whole(findings: Findings, versions: Sequence[int], checkpoints: Collection[int]) -> int:
+def _first_whole(history: History, versions: Sequence[int], checkpoints: Collection[int]) -> int:
     """Returns the first version to check: entries below the first checkpoint may be leftovers of an expiry."""
     if not versions or versions[0] == 0:
         return 0
     whole = [version for version in versions if version in checkpoints]
     if not whole:
         message = f"the oldest entry is of version {versions[0]}, and there is no checkpoint: entries were lost"
-        findings.add(Invariant.VERSION_GAP, message, version=versions[0])
+        history.findings.add(Invariant.VERSION_GAP, message, version=versions[0])
+        history.unread = True
     return whole[0] if whole else versions[0]
 
 
 def _begin(log: DeltaLog, history: History, number: int) -> TableState | None:
     """The state at a checkpoint. The version's own entry names only its changes, and its change data."""
-    state = _from_checkpoint(log, history.findings, number)
-    if state is not None:
-        entry = log.read_entry(number)
-        lives = Lifetimes.begin(state, () if entry is None else entry.actions)
-        history.referenced.update(path for path, _ in lives.spans())
+    entry = _read(log, history, number)
+    state = None if history.unread else _from_checkpoint(log, history.findings, number)
+    if state is None:
+        history.unread = True
+        return None
+    lives = Lifetimes.begin(state, () if entry is None else entry.actions)
+    history.referenced.update(path for path, _ in lives.spans())
     return state
+
+
+def _read(log: DeltaLog, history: History, number: int) -> Commit | None:
+    """Reads an entry; returns None if it cannot be read, or has expired meanwhile."""
+    try:
+        return log.read_entry(number)
+    except BROKEN as error:
+        history.findings.add(Invariant.LOG_ENTRY, f"version {number} cannot be read: {error}", version=number)
+        history.unread = True
+        return None
 
 
 def _follow(
     log: DeltaLog, history: History, before: TableState | None, number: int, files: FilesOf
 ) -> TableState | None:
     """The state after an entry; None if neither the entry nor a checkpoint can be read."""
-    findings = history.findings
-    try:
-        entry = log.read_entry(number)
-    except BROKEN as error:
-        findings.add(Invariant.LOG_ENTRY, f"version {number} cannot be read: {error}", version=number)
-        return None
+    findings, entry = history.findings, _read(log, history, number)
     if entry is None:
         return None
-    if before is None and number > 0:
-        findings.add(
-            Invariant.VERSION_GAP,
-            f"version {number} has no readable version before it: entries were lost",
-            version=number,
-        )
-        _note_references(history, entry)
-        return _from_checkpoint(log, findings, number)
-    if before is not None and number != before.version + 1:
-        findings.add(Invariant.VERSION_GAP, f"version {number} follows version {before.version}", version=number)
+    if number > 0 and (before is None or number != before.version + 1):
+        if number - 1 not in history.unbuilt:  # otherwise it was said of the first one
+            message = f"there is no entry of version {number - 1}, and there is one of version {number}"
+            findings.add(Invariant.VERSION_GAP, message, version=number)
+            history.unread = True
         _note_references(history, entry)
         return _from_checkpoint(log, findings, number)
     after = _checked_step(history, before, entry)
@@ -198,7 +207,7 @@ def _state_at(log: DeltaLog, findings: Findings, version: int) -> TableState | N
     try:
         return log.at(version)
     except BROKEN as error:
-        message = f"version {version} cannot be built: {type(error).__name__}: {error}"
+        message = f"version {version} cannot be built, so its files were not checked: {error}"
         findings.add(Invariant.LOG_ENTRY, message, version=version)
         return None
 
@@ -362,7 +371,7 @@ def _note_references(history: History, entry: Commit) -> None:
         try:
             named.update(_named(action))
         except BROKEN:
-            continue  # the check of the entry reports it
+            history.unread = True  # the check of the entry reports it
     for path in sorted(history.fenced_files.keys() & named - history.referenced):
         message = (
             f"version {entry.version} names {path}, which version {history.fenced_files[path]} fences: it was to be "

@@ -68,6 +68,7 @@ class Invariant(StrEnum):
     CHANGE_ROW = "change-row"
     FENCED_COMMIT = "fenced-commit"
     ABORTED_TRANSACTION = "aborted-transaction"
+    LOG_AHEAD = "log-ahead"
     LOG_DAMAGED = "log-damaged"
     LOG_UNUSABLE = "log-unusable"
     LOG_SILENT = "log-silent"

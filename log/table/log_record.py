@@ -152,6 +152,11 @@ class DebeziumJson:
         if begin < len(raw):
             yield _rows(found[-1], raw[begin:], kinds[begin:], schema)
 
+    def first_own(self, values: Sequence[bytes]) -> int | None:
+        """Returns the place of the first message that is the table's, of any transaction."""
+        places = pl.Series("value", values, dtype=pl.Binary).bin.starts_with(self._beginning).arg_true()
+        return int(places[0]) if len(places) else None
+
     def decode_any(
         self, values: Sequence[bytes], schema: pa.Schema
     ) -> Iterator[tuple[str, RowMessages | ControlMessage]]:

@@ -284,6 +284,13 @@ class LogStore(Closing, Protocol):
     def stable_offsets(self) -> dict[int, int]:
         """Returns by bucket where foreign ``read_committed`` readers stop: at the bucket's first open transaction."""
 
+    def committed_behind(self, offsets: Mapping[int, int]) -> dict[int, int]:
+        """Returns the offset of the first record at or behind those offsets that readers with ``read_committed`` get.
+
+        Only the table's own records count, and a bucket without one is left out. No record counts where they are
+        written outside of transactions.
+        """
+
     def trim(self, before: Mapping[int, int]) -> None:
         """Deletes, in each bucket that is named, the records below that offset."""
 

@@ -2,33 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Format, OutputFormat, TableName, Token
 from tablestore.cli.opening import open_store, open_table
-from tablestore.cli.output import note, print_json, print_lines, print_table
+from tablestore.cli.output import complain, note, print_json, print_lines, print_table
 from tablestore.cli.settings import options_of
 
 if TYPE_CHECKING:
     from filestore.doctor import Report
+    from tablestore.doctor import Examined
 
 __all__ = ["compact", "doctor", "new_log"]
 
 
 def doctor(
-    name: TableName, catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None, output: OutputFormat = Format.TABLE
+    name: Annotated[
+        str | None, typer.Argument(metavar="DB[.TABLE]", help="A table, or all of a database; else of all databases.")
+    ] = None,
+    catalog: Catalog = DEFAULT_WAREHOUSE,
+    token: Token = None,
+    output: OutputFormat = Format.TABLE,
 ) -> None:
-    """Check every invariant of a table on its stored bytes, and change nothing. Exit code 1 if one is broken."""
+    """Check every invariant of tables on their stored bytes, and change nothing. Exit code 1 if one is broken."""
     with open_store(catalog, token) as store:
-        report = store.examine(name)
-    if output is Format.JSON:
-        print_json(_as_dict(name, report))
-    else:
-        _print_report(name, report)
-    if not report.healthy:
+        if name is not None and "." in name:
+            report = store.examine(name)
+            if output is Format.JSON:
+                print_json(_as_dict(name, report))
+            else:
+                _print_report(name, report)
+            healthy = report.healthy
+        else:
+            healthy = _print_all(store.examine_all(name), output)
+    if not healthy:
         raise typer.Exit(1)
+
+
+def _print_all(found: Iterable[Examined], output: Format) -> bool:
+    """Prints the report of each table as soon as it is there; returns whether all are healthy."""
+    of_tables: list[Examined] = []
+    for one in found:
+        of_tables.append(one)
+        if one.error is not None:
+            complain(one.error, of=one.name)
+        elif one.report is not None and output is Format.TABLE:
+            _print_report(one.name, one.report)
+    if output is Format.JSON:
+        print_json([_as_dict(one.name, one.report) for one in of_tables if one.report is not None])
+    unexamined = sum(one.error is not None for one in of_tables)
+    wrong = sum(not one.healthy for one in of_tables) - unexamined
+    if not of_tables:
+        note("there are no tables")
+        return True
+    parts = [f"{wrong} with problems"] * bool(wrong) + [f"{unexamined} not examined"] * bool(unexamined)
+    note(f"{len(of_tables)} table{'s' * (len(of_tables) != 1)}: {', '.join(parts) or 'all healthy'}")
+    return not parts
 
 
 def _print_report(name: str, report: Report) -> None:
@@ -41,7 +73,10 @@ def _print_report(name: str, report: Report) -> None:
     state = "healthy" if report.healthy else f"{problems} problem{'s' if problems > 1 else ''}"
     others = len(report.findings) - problems
     rest = f", {others} other finding{'s' if others > 1 else ''}" if others else ""
-    print_lines([f"{name} at version {report.version}: {state}{rest} ({report.files} files, {report.rows:,} rows)"])
+    if report.version < 0:
+        print_lines([f"{name} cannot be read: {state}{rest}"])
+    else:
+        print_lines([f"{name} at version {report.version}: {state}{rest} ({report.files} files, {report.rows:,} rows)"])
 
 
 def _as_dict(name: str, report: Report) -> dict[str, object]:

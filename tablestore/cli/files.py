@@ -22,12 +22,13 @@ _RULES = Rules(unknown=False, entries=True, days=False, zones=False)
 """``scan`` prints a MAP as entries. People write what else topics take for a value and mean another one."""
 
 
-def read_rows(file: Path, schema: pa.Schema) -> pl.DataFrame | pa.Table:
+def read_rows(file: Path, schema: pa.Schema, *, empty: bool = False) -> pl.DataFrame | pa.Table:
     """Reads the rows of a file; ``-`` is JSON from standard input.
 
     Args:
         file: The file.
         schema: The table's columns.
+        empty: Whether JSON may be empty, as what ``scan`` prints of no rows is. Otherwise no rows are an array, ``[]``.
 
     Raises:
         typer.BadParameter: the file cannot be read.
@@ -42,9 +43,9 @@ def read_rows(file: Path, schema: pa.Schema) -> pl.DataFrame | pa.Table:
             case ".csv":
                 return read_csv_file(file.read_bytes(), _with_kind(schema), _RULES)
             case ".json" | ".ndjson" | ".jsonl":
-                return _read_json(file.read_bytes(), schema)
+                return _read_json(file.read_bytes(), schema, empty=empty)
             case "" if standard_input:
-                return _read_json(sys.stdin.buffer.read(), schema)
+                return _read_json(sys.stdin.buffer.read(), schema, empty=empty)
     except BaseException as error:
         if isinstance(error, OSError):
             raise _bad(file, error.strerror or str(error)) from error
@@ -63,9 +64,9 @@ def _with_kind(schema: pa.Schema) -> dict[str, pa.Field]:
     return {field.name: field for field in [*schema, pa.field(KIND_COLUMN, pa.string())]}
 
 
-def _read_json(text: bytes, schema: pa.Schema) -> pa.Table:
+def _read_json(text: bytes, schema: pa.Schema, *, empty: bool) -> pa.Table:
     fields = _with_kind(schema)
-    rows = read_file(text, pa.schema(list(fields.values())), _RULES)
+    rows = read_file(text if text.strip() or not empty else b"[]", pa.schema(list(fields.values())), _RULES)
     # a column that no object has is one that the rows lack, and not one of nulls
     given = [name for name, f in fields.items() if not f.nullable or rows[name].null_count < rows.num_rows]
     return rows.select(given) if given else rows

@@ -170,7 +170,11 @@ def write(
 
     if not (overwrite or overwrite_partitions):
         with open_any_table(name, catalog, token) as table:
-            written = table.write(read_rows(file, table.schema))
+            rows = read_rows(file, table.schema, empty=True)
+            if not len(rows):
+                note("there are no rows: nothing was written")
+                return
+            written = table.write(rows)
     else:
         with open_table(name, catalog, token) as managed:
             rows = read_rows(file, managed.schema)

@@ -7,6 +7,7 @@ from filestore.delta.state import TableState
 from filestore.errors import Corrupt, TableStoreError, Unavailable
 from filestore.model.log_range import LogTransaction
 from filestore.table import FileStore
+from log.table.store import LogStore
 from log.table.systems import open_log
 from managed_table.opened import OpenedTable
 from managed_table.own_log import OwnRecords, require_own_log
@@ -18,10 +19,10 @@ _OF_THIS_PROCESS = ("no-permission", "read-only", "too-many-open-files", "log-no
 
 
 def examine_log(table: OpenedTable) -> list[Finding]:
-    """Returns what is damaged, what makes writes fail, and the versions whose transactions the log has aborted.
+    """Returns what is damaged, what makes writes fail, and where versions and the log's transactions disagree.
 
-    Our readers of a version of the last kind may fail (`log-gap`), and other consumers never see its records, unless
-    they were published again.
+    Our readers of a version whose transaction the log has aborted may fail (`log-gap`), and other consumers never see
+    its records, unless they were published again.
 
     Raises:
         Unavailable: the storage of the table's files does not answer.
@@ -44,6 +45,7 @@ def examine_log(table: OpenedTable) -> list[Finding]:
             log.check_writable()
             table.filestore.leases.abandoned()  # each write looks for them
             aborted = log.aborted([transaction for transaction, _ in named])
+            found += _ahead(log, state, table.filestore)
     except Corrupt as error:
         return found or [Finding(Invariant.LOG_DAMAGED, error.message)]
     except TableStoreError as error:
@@ -57,6 +59,30 @@ def examine_log(table: OpenedTable) -> list[Finding]:
             "it as open",
         )
         for id_ in aborted
+    ]
+
+
+def _ahead(log: LogStore, state: TableState, filestore: FileStore) -> list[Finding]:
+    """Finds records that a version has committed whose entry is lost: the newest version does not cover them.
+
+    A writer ends its transaction behind its entry. So the entry of every committed record can be read by now.
+    """
+    buckets = range(state.definition.buckets)
+    committed = log.committed_behind({b: state.log.offsets.get(b, 0) for b in buckets})
+    newest = filestore.state() if committed else state
+    lost = {b: at for b, at in committed.items() if at >= newest.log.offsets.get(b, 0)}
+    if not lost:
+        return []
+    bucket, at = min(lost.items())
+    return [
+        Finding(
+            Invariant.LOG_AHEAD,
+            f"bucket {bucket} of the log has a committed record at offset {at}, and the newest version, "
+            f"{newest.version}, covers it up to {newest.log.offsets.get(bucket, 0)}: the entry of version "
+            f"{newest.version + 1} is lost, or the table's files were restored from a backup that is older than the "
+            "log. Restore the entry before anybody writes; without a backup of it write its rows again: consumers of "
+            "the log have them",
+        )
     ]
 
 

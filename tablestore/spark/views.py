@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from filestore.arguments import checks_arguments
 from filestore.checks.report import Report
 from tablestore.defaults import with_defaults
+from tablestore.doctor import examine_named
 from tablestore.spark.batch.view_engine import SparkViews
 from tablestore.spark.batch.view_rows import TableReader
 from tablestore.spark.batch.view_session import view_settings
@@ -19,7 +20,7 @@ from tablestore.spark.batch.views import spark_execution
 from tablestore.store import Store
 from tablestore.table import Table
 from tablestore.table_names import split
-from tablestore.views.creation import PlannedView, examine_view, inputs_of, open_view, planned_view
+from tablestore.views.creation import PlannedView, inputs_of, open_view, planned_view
 from tablestore.views.maintained import MaintainedJoin, Refreshed
 from tablestore.views.maintained_query import MaintainedQuery, RefreshedQuery
 from tablestore.views.output_table import VIEW_QUERY
@@ -157,10 +158,7 @@ class StoreViews(ABC):
 
     def examine(self, name: str) -> Report:
         """Checks a table as `tablestore.Store.examine`, and compares the rows of any view with its query."""
-        table = self.store.managed_table(name)
-        if not table.definition.is_view:
-            return table.examine()
-        return examine_view(self.store, table, self._views())
+        return examine_named(self.store, name, self._views())
 
     def _with_defaults(self, options: Mapping[str, str]) -> dict[str, str]:
         found = with_defaults(self._defaults(), {VIEW_QUERY: "", **options}, keyed=True)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from filestore.checks.report import Report
+from filestore.checks.report import Finding
 from filestore.errors import AlreadyExists, InvalidRequest, NotFound, TableStoreError, Unavailable, Unsupported
 from filestore.model.definition import TableDefinition
 from tablestore.table import Table
@@ -34,8 +34,8 @@ __all__ = [
     "all_views",
     "begin_join",
     "check_no_cycle",
+    "compare_view",
     "drop_view",
-    "examine_view",
     "inputs_of",
     "open_join",
     "open_view",
@@ -296,15 +296,15 @@ def check_no_cycle(store: Store, name: str, inputs: Sequence[str]) -> None:
     refresh_order([own], lambda one: inputs if one == own else inputs_of(store, one))
 
 
-def examine_view(store: Store, table: Table, engine: QueryEngine | None = None) -> Report:
-    """Checks the table of a view, and its rows if the tables of the query are there and may be read."""
+def compare_view(store: Store, name: str, engine: QueryEngine | None = None) -> list[Finding]:
+    """Compares the rows of a view with its query, if the tables of the query are there and may be read."""
     try:
-        view = open_view(store, table.identifier)
-    except (NotFound, Unsupported, Unavailable) as error:
-        return table.examine().with_more([unchecked(error.message)])
+        view = open_view(store, name)
+    except TableStoreError as error:
+        return [unchecked(error.message)]
     if engine is not None and isinstance(view, MaintainedQuery):
-        return view.executed_by(engine).examine()
-    return view.examine()
+        view = view.executed_by(engine)
+    return view.compare()
 
 
 def _no_view(name: str) -> InvalidRequest:

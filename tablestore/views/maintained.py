@@ -13,7 +13,7 @@ from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest, NotFound
 from filestore.operations.replaced_rows import ChangeRunner, changes_in_threads
 from tablestore.table import Table
-from tablestore.views.examination import cannot_be_refreshed, differing, unchecked
+from tablestore.views.examination import cannot_be_refreshed, differing
 from tablestore.views.join_query import JoinQuery, parse_join
 from tablestore.views.output_table import VIEW_QUERY, check_output
 from tablestore.views.refresh import Input, Refresh, WorkRunner, in_own_threads
@@ -138,14 +138,11 @@ class MaintainedJoin(View[Refreshed]):
         return Refreshed(snapshot.version, *until, whole), snapshot.version
 
     def _compared(self, output: TableState, read: Sequence[int]) -> list[Finding]:
-        try:
-            left, right = (
-                Input(table.filestore, table.filestore.state(version), None)
-                for table, version in zip(self.inputs, read, strict=True)
-            )
-            check_output(self.query, output.definition, left.until.definition, right.until.definition)
-        except (NotFound, InvalidRequest) as error:
-            return [unchecked(error.message)]
+        left, right = (
+            Input(table.filestore, table.filestore.state(version), None)
+            for table, version in zip(self.inputs, read, strict=True)
+        )
+        check_output(self.query, output.definition, left.until.definition, right.until.definition)
         work = Refresh(self.query, left, right, output, self.table.filestore, self._execution.run)
         return differing([part.compared() for part in work.of_buckets(range(output.definition.buckets))], read)
 

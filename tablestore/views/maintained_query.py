@@ -234,18 +234,15 @@ class MaintainedQuery(View[RefreshedQuery]):
             )
 
     def _compared(self, output: TableState, read: Sequence[int]) -> list[Finding]:
-        try:
-            engine = self._required_engine
-            states = [table.filestore.state(version) for table, version in zip(self.inputs, read, strict=True)]
-            plan = self._plan(output, states)
-            if not plan.repeatable:
-                return [unchecked("the query may have other rows each time that it runs")]
-            own, name = self._settings, self.table.identifier
-            work = QueryWork(self.query, plan, own, self._by_name(read), None, name, output.version, self._tables)
-            self._check_columns(engine.schema(work), output)
-            counts = engine.compare(work)
-        except (NotFound, InvalidRequest, Unsupported) as error:
-            return [unchecked(error.message)]
+        engine = self._required_engine
+        states = [table.filestore.state(version) for table, version in zip(self.inputs, read, strict=True)]
+        plan = self._plan(output, states)
+        if not plan.repeatable:
+            return [unchecked("the query may have other rows each time that it runs")]
+        own, name = self._settings, self.table.identifier
+        work = QueryWork(self.query, plan, own, self._by_name(read), None, name, output.version, self._tables)
+        self._check_columns(engine.schema(work), output)
+        counts = engine.compare(work)
         if not counts.different:
             return []
         return [different_rows(counts.different, counts.results, counts.stored, read)]

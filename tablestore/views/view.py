@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from filestore.arguments import checks_arguments
 from filestore.checks.report import Finding, Report
 from filestore.delta.state import TableState
-from filestore.errors import Conflict, NotFound
+from filestore.errors import Conflict, NotFound, TableStoreError
 from filestore.operations.replaced_rows import ChangeRunner
 from filestore.table import FileStore
 from tablestore.table import Table
@@ -193,17 +193,20 @@ class View(ABC, Generic[Result]):
 
     def examine(self) -> Report:
         """Checks the view's table as `tablestore.Table.examine`, and that its rows are the result of the query."""
-        with self._named_errors():
-            return self._examined()
+        return self.table.examine().with_more(self.compare())
 
-    def _examined(self) -> Report:
-        output = self.table.filestore.state()
-        read = read_versions(output, *(store.state().table_id for store in self._stores))
-        if read is not None:
-            return self.table.examine().with_more(self._compared(output, read))
-        empty = not output.files and not output.pending()
-        found = [] if empty else [unchecked("a table that it reads was created again since its last refresh")]
-        return self.table.examine().with_more(found)
+    def compare(self) -> list[Finding]:
+        """Compares its rows with the result of the query. What prevents that is a note."""
+        try:
+            with self._named_errors():
+                output = self.table.filestore.state()
+                read = read_versions(output, *(store.state().table_id for store in self._stores))
+                if read is not None:
+                    return self._compared(output, read)
+                empty = not output.files and not output.pending()
+                return [] if empty else [unchecked("a table that it reads was created again since its last refresh")]
+        except TableStoreError as error:
+            return [unchecked(error.message)]
 
     def input_lags(self) -> list[tuple[str, InputLag]]:
         """Returns for each input its name, the version of which the view is the result, and how many are later."""

@@ -236,6 +236,17 @@ def test_write_takes_json_from_standard_input_and_overwrites(run: Run, orders: T
     assert rows(orders) == [{"id": 7, "status": "NEW"}]
 
 
+def test_what_scan_prints_of_no_rows_is_no_row_to_write_and_does_not_empty_a_table(run: Run, orders: Table) -> None:
+    orders.write(pa.table({"id": [1], "status": ["OPEN"]}))
+    printed = run("scan", "shop.orders", "--where", "id > 1", "--format", "json").stdout
+    written = run("write", "shop.orders", "-", stdin=printed)
+    assert (written.exit_code, written.stderr) == (0, "there are no rows: nothing was written\n")
+    assert run("write", "shop.orders", "-", "--overwrite", stdin=printed).exit_code == 2
+    assert orders.version == 1 and len(rows(orders)) == 1
+    assert run("write", "shop.orders", "-", "--overwrite", stdin="[]").exit_code == 0
+    assert rows(orders) == []
+
+
 def test_what_scan_prints_write_takes(run: Run, store: Store, orders: Table) -> None:
     put(orders, 1, 2)
     copy = store.create_table("shop.copy", "id BIGINT, status STRING", primary_key=["id"])
@@ -431,7 +442,7 @@ MISTAKES = {
     ("serve", "--port", "99999"): (2, "99999 is too large: the largest value is 65535"),
     ("get", "shop.orders", "abc"): (1, "column 'id' is BIGINT, and 'abc' in row 0"),
     ("write", "shop.orders", "none.csv"): (2, "none.csv cannot be read: No such file or directory"),
-    ("write", "shop.orders", "-"): (2, "standard input cannot be read: it is empty"),
+    ("write", "shop.orders", "-", "--overwrite"): (2, "standard input cannot be read: it is empty"),
     ("write", "shop.orders", "x.xlsx"): (2, "the name ends with none of .parquet, .csv"),
 }
 FOREIGN_WORDS = re.compile(

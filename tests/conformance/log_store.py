@@ -564,6 +564,26 @@ class LogTransactionTests(LogStoreTests):
         assert log.abort_unnamed(lambda ids: [id_ for id_ in ids if id_ == opened.id]) == [opened.id]
         assert log.aborted([wide, opened, kept]) == [opened.id]
 
+    def test_the_first_committed_record_behind_offsets(self, log: LogStore, config: LogConfig) -> None:
+        ends = {b: 0 for b in range(BUCKETS)}
+        assert log.committed_behind(ends) == {}
+        gone, first, second = (prepared(log, config, 0, changes(range(n, n + 3))) for n in range(3))
+        control = log.begin(transaction_id(config))
+        control.control(1, {"control": "mark"})
+        mark = control.prepare()
+        opened = prepared(log, config, 2, changes([1]))
+        assert mark is not None
+        assert log.committed_behind(ends) == {}, "all are open"
+        log.end([gone], commit=False)
+        log.end([second, first, mark], commit=True)
+        [begin], [then], [marked] = (t.ranges for t in (first, second, mark))
+        until(lambda: log.stable_offsets() == log.end_offsets() | {2: opened.ranges[0].start})
+        assert log.committed_behind(ends) == {0: begin.start, 1: marked.start}
+        assert log.committed_behind({0: begin.end}) == {0: then.start}
+        assert log.committed_behind({0: then.end, 1: marked.end}) == {}
+        log.trim({0: then.end})
+        assert log.committed_behind({0: 0}) == {}
+
     def test_a_writer_taken_for_dead_adds_nothing_more(self, log: LogStore, config: LogConfig) -> None:
         writer = log.begin(transaction_id(config))
         writer.append(0, changes([1]))

@@ -97,12 +97,16 @@ def test_damage_raises_an_error_of_the_tree(store: Store, table: Table, file: st
     whole = path.read_bytes()
     for seed in range(depth.times(1, deep=20)):
         path.write_bytes(DAMAGE[damage](whole, random.Random(seed)))
+        errors = []
         for act in reached(table):
             try:
                 act()
             except TableStoreError as error:
                 assert len(error.message) > 20, error
-        store.examine("shop.t")
+                errors.append(error.message)
+        with tablestore.connect(store.target) as stranger:
+            report = stranger.examine("shop.t")
+        assert report.problems or not errors, errors
         path.write_bytes(whole)
     assert len(rows(again(table))) == 5
 
@@ -116,6 +120,21 @@ def test_a_damaged_checkpoint_is_read_around_and_the_doctor_names_it(table: Tabl
     put(again(table), 6)
     [finding] = [f for f in again(table).examine().findings if f.code == "checkpoint"]
     assert checkpoint.name in finding.message
+
+
+def test_the_doctor_goes_on_behind_an_entry_that_cannot_be_read(store: Store, table: Table) -> None:
+    """The table cannot be opened, yet all that is wrong is listed, and each cause once."""
+    Path(table.location, FILES["checkpoint"]).unlink()
+    Path(table.location, FILES["entry"]).write_bytes(b'{"commitInfo')
+    Path(table.location, "_delta_log/00000000000000000001.json").unlink()
+    with tablestore.connect(store.target) as stranger:
+        report = stranger.examine("shop.t")
+    assert [(f.code, f.message.split(":")[0]) for f in report.findings] == [
+        ("version-gap", "there is no entry of version 1, and there is one of version 2"),
+        ("log-entry", "version 3 cannot be read"),
+        ("log-entry", "version 6 cannot be built, so its files were not checked"),
+    ]
+    assert report.version == -1
 
 
 def test_a_checkpoint_of_another_table_is_not_taken_for_the_tables_own(store: Store, table: Table) -> None:

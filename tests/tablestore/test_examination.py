@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -50,6 +51,66 @@ def test_a_transaction_of_a_version_that_the_log_has_aborted(table: Table) -> No
     assert not report.healthy
     table.recover()
     assert table.examine().findings == (), "it was published again"
+
+
+def examined_elsewhere(table: Table) -> list[Invariant]:
+    """What a doctor finds that has not read the table before."""
+    location = Path(table.location)
+    with tablestore.connect(location.parent.parent) as again:
+        return [f.code for f in again.examine("shop.t").findings]
+
+
+@both_logs
+def test_a_committed_record_behind_the_newest_version_says_that_its_entry_is_lost(table: Table) -> None:
+    put(table, 2)
+    put(table, 3)
+    (newest,) = Path(table.location, "_delta_log").glob("*3.json")
+    entry = newest.read_bytes()
+    newest.unlink()
+    location = Path(table.location)
+    with tablestore.connect(location.parent.parent) as again:
+        report = again.examine("shop.t")
+        assert [(f.code, f.severity) for f in report.problems] == [(Invariant.LOG_AHEAD, Severity.PROBLEM)]
+        assert "the entry of version 3 is lost" in report.problems[0].message and report.version == 2
+        newest.write_bytes(entry)
+        assert again.examine("shop.t").findings == ()
+    newest.unlink()
+    with tablestore.connect(location.parent.parent) as again:
+        lost = again.table("shop.t")
+        assert isinstance(lost, Table)
+        put(lost, 3)
+        assert [row["id"] for row in rows(lost)] == [1, 2, 3]
+        assert lost.examine().problems == (), "its rows were written again, and all of its records are covered"
+
+
+@both_logs
+def test_what_dead_writers_left_in_the_log_is_no_version(table: Table) -> None:
+    config = table.opened.log_config()
+    assert config is not None
+    with open_log(config, table.opened.ambient) as log:
+        for number in range(2):
+            writer = log.begin(f"{config.table_id}/{uuid.uuid4()}/0.0")
+            writer.append(0, pa.table({"id": [number], "name": ["x"], "_kind": ["+I"]}))
+            prepared = writer.prepare()
+            assert prepared is not None
+            if number == 0:
+                log.end([prepared], commit=False)
+        assert examined_elsewhere(table) == []
+    table.recover()
+    assert examined_elsewhere(table) == []
+
+
+def test_a_version_that_is_committed_meanwhile_is_not_lost(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    look = EmbeddedLog.committed_behind
+
+    def writes_first(log: EmbeddedLog, offsets: Mapping[int, int]) -> dict[int, int]:
+        put(table, 2)
+        found = look(log, offsets)
+        assert found
+        return found
+
+    monkeypatch.setattr(EmbeddedLog, "committed_behind", writes_first)
+    assert examined_elsewhere(table) == []
 
 
 def test_retention_is_no_abort(table: Table) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 
@@ -215,6 +215,15 @@ class Segments:
         with self._reading() as db:
             query = "SELECT coalesce((SELECT min(first_offset) FROM open_transactions), end_offset) FROM bounds"
             return int(db.execute(query).fetchone()[0])
+
+    def committed_behind(self, offset: int) -> int | None:
+        """Returns the offset of the first record batch at or behind an offset whose transaction is not open."""
+        with self._reading() as db:
+            query = (
+                "SELECT min(base_offset) FROM segments WHERE base_offset >= ? "
+                "AND transaction_id NOT IN (SELECT id FROM open_transactions)"
+            )
+            return cast("int | None", db.execute(query, (offset,)).fetchone()[0])
 
     def bounds(self) -> tuple[int, int]:
         """Returns the first offset that is kept, and the one that the next record will get."""

@@ -171,6 +171,13 @@ class EmbeddedLog(LogStore):
         """Returns for each bucket where its first open transaction begins; no reader waits for it."""
         return {b: p.stable_offset() for b, p in enumerate(self._partitions)}
 
+    def committed_behind(self, offsets: Mapping[int, int]) -> dict[int, int]:
+        """Looks for records that belong to no open transaction."""
+        if self._config.eventual:
+            return {}
+        found = {b: self._partitions[b].committed_behind(offset) for b, offset in offsets.items()}
+        return {b: offset for b, offset in found.items() if offset is not None}
+
     def older_than(self, time_ms: int) -> dict[int, int]:
         """Returns for each bucket the offset before which all records are older, and their transactions have ended."""
         return {b: p.older_than(time_ms) for b, p in enumerate(self._partitions)}

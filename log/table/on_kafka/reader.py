@@ -22,6 +22,8 @@ from log.table.store import LogBatch, LogControl, gap
 
 __all__ = ["RangeReader", "log_fetcher", "values_of"]
 
+_MESSAGES_AT_ONCE = 10_000
+
 
 class RangeReader:
     """Reads ranges one after the other; consumers are kept for the next reading.
@@ -65,6 +67,22 @@ class RangeReader:
         finally:
             fetcher.close()
         return first is not None or self._config.compacts  # what is superseded is no longer to be seen
+
+    def committed_between(self, starts: Mapping[int, int], ends: Mapping[int, int]) -> dict[int, int]:
+        """Returns the offset of the first of the table's records that a read_committed consumer gets, by bucket."""
+        fetcher = log_fetcher(self._config, consumer_settings(self._config, committed=True), self._ambient)
+        firsts: dict[int, int] = {}
+        waiting = {b: start for b, start in starts.items() if start < ends[b]}
+        try:
+            fetcher.assign(waiting)
+            while any(fetcher.positions[b] < ends[b] for b in waiting.keys() - firsts.keys()):
+                for bucket, messages in fetcher.fetch(_MESSAGES_AT_ONCE).by_partition().items():
+                    place = self._format.first_own(values_of(messages, self._format))
+                    if place is not None:
+                        firsts.setdefault(bucket, int(messages.offsets[place]))
+            return firsts
+        finally:
+            fetcher.close()
 
     def close(self) -> None:
         """Closes the consumers."""

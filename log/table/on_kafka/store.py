@@ -210,6 +210,14 @@ class KafkaLog(LogStore):
         """Returns Kafka's last stable offsets."""
         return self._topic.stable_offsets()
 
+    def committed_behind(self, offsets: Mapping[int, int]) -> dict[int, int]:
+        """Reads with read_committed, up to the last stable offsets of now."""
+        if not self._config.transactions:
+            return {}
+        kept = self.start_offsets()
+        starts = {b: max(offset, kept[b]) for b, offset in offsets.items()}
+        return self._reader.committed_between(starts, self.stable_offsets())
+
     def trim(self, before: Mapping[int, int]) -> None:
         """Sends Kafka's DeleteRecords."""
         self._topic.trim(before)
