@@ -1,4 +1,4 @@
-"""Keeps a table fast and small, when its owner asks for it."""
+"""Keeps a table fast, small and sound, when its owner asks for it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,18 @@ from compaction.maintenance import Maintenance, maintain
 from compaction.on_request import compact_on_request
 from filestore.arguments import checks_arguments
 from filestore.checks.leftovers import Leftover
+from filestore.checks.report import Finding, Invariant, Report
+from filestore.doctor import examine
+from filestore.errors import TableStoreError
 from filestore.life.expiry import Expiry, expire
 from filestore.life.orphans import clean_orphans
 from filestore.model.snapshot import Snapshot
 from filestore.table import FileStore
+from filestore.unreadable import is_unreadable
 from managed_table.opened import OpenedTable
+from tablestore.logcare.examination import examine_log
 
-__all__ = ["Care"]
+__all__ = ["Care", "examine_opened", "why_unread"]
 
 
 @checks_arguments()
@@ -59,3 +64,34 @@ class Care:
         """
         age_ms = older_than // timedelta(milliseconds=1)
         return clean_orphans(self.filestore, age_ms, dry_run=dry_run, even_young=even_young)
+
+    def examine(self) -> Report:
+        """Checks every invariant of FORMAT.md on stored bytes, and asks the log: what `tablestore doctor` prints."""
+        return examine_opened(self.opened)
+
+
+def examine_opened(table: OpenedTable) -> Report:
+    """Checks every invariant of FORMAT.md on stored bytes, and asks the log.
+
+    Of a table whose newest version cannot be read it checks what can be.
+
+    Raises:
+        NotFound: the table was dropped (``no-table``), or made again (``table-replaced``).
+        Unavailable: the storage of the table's files does not answer.
+    """
+    report = examine(FileStore(table.storage, table.identity.location, table.ambient))
+    error = why_unread(table)
+    if error is None:
+        return report.with_more(examine_log(table))
+    return report if report.problems else report.with_more([Finding(Invariant.LOG_ENTRY, error.message)])
+
+
+def why_unread(table: OpenedTable) -> TableStoreError | None:
+    """Returns the error of a newest version that is damaged, or lacks an entry or a checkpoint; None if it is read."""
+    try:
+        table.filestore.state()
+    except TableStoreError as error:
+        if not is_unreadable(error):
+            raise
+        return error
+    return None

@@ -1,4 +1,4 @@
-"""Examines a table as a whole: its files, its log, and the rows of a view. `tablestore doctor` prints the result."""
+"""Examines a table by its name, with the rows of a view, or all tables. `tablestore doctor` prints the result."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from filestore.checks.report import Finding, Invariant, Report
-from filestore.doctor import examine
+from filestore.checks.report import Report
 from filestore.errors import TableStoreError
-from filestore.table import FileStore
-from filestore.unreadable import is_unreadable
-from managed_table.opened import OpenedTable
-from tablestore.logcare.examination import examine_log
+from tablestore.care import examine_opened, why_unread
+from tablestore.views.creation import compare_view
 
 if TYPE_CHECKING:
     from tablestore.store import Store
     from tablestore.views.maintained_query import QueryEngine
 
-__all__ = ["Examined", "examine_all", "examine_named", "examine_opened"]
+__all__ = ["Examined", "examine_all", "examine_named"]
 
 _NOT_HERE = ("connector-table", "table-not-found", "database-not-found")
 """The codes of names without files: topics, and tables that were dropped meanwhile."""
@@ -26,7 +23,7 @@ _NOT_HERE = ("connector-table", "table-not-found", "database-not-found")
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What was found out about one of many tables.
+    """The result of examining one of many tables.
 
     Attributes:
         name: ``database.table``.
@@ -40,24 +37,8 @@ class Examined:
 
     @property
     def healthy(self) -> bool:
-        """Whether it was examined, and no invariant is broken."""
+        """Returns whether it was examined, and no invariant is broken."""
         return self.report is not None and self.report.healthy
-
-
-def examine_opened(table: OpenedTable) -> Report:
-    """Checks every invariant of FORMAT.md on stored bytes, and asks the log.
-
-    Of a table whose newest version cannot be read it checks what can be.
-
-    Raises:
-        NotFound: the table was dropped (``no-table``), or made again (``table-replaced``).
-        Unavailable: the storage of the table's files does not answer.
-    """
-    report = examine(FileStore(table.storage, table.identity.location, table.ambient))
-    error = _why_unread(table)
-    if error is None:
-        return report.with_more(examine_log(table))
-    return report if report.problems else report.with_more([Finding(Invariant.LOG_ENTRY, error.message)])
 
 
 def examine_named(store: Store, name: str, engine: QueryEngine | None = None) -> Report:
@@ -75,10 +56,8 @@ def examine_named(store: Store, name: str, engine: QueryEngine | None = None) ->
     """
     table = store.unread_table(name)
     report = examine_opened(table)
-    if _why_unread(table) is not None or not table.definition.is_view:
+    if why_unread(table) is not None or not table.definition.is_view:
         return report
-    from tablestore.views.creation import compare_view  # here, since most tables are none
-
     return report.with_more(compare_view(store, name, engine))
 
 
@@ -92,14 +71,3 @@ def examine_all(store: Store, database: str | None) -> Iterator[Examined]:
             except TableStoreError as error:
                 if error.code not in _NOT_HERE:
                     yield Examined(name, None, error)
-
-
-def _why_unread(table: OpenedTable) -> TableStoreError | None:
-    """Returns the error of a newest version that is damaged, or lacks an entry or a checkpoint; None if it is read."""
-    try:
-        table.filestore.state()
-    except TableStoreError as error:
-        if not is_unreadable(error):
-            raise
-        return error
-    return None

@@ -24,7 +24,6 @@ from filestore.model.table_columns import TableColumns
 from filestore.storage.locations import Storages
 from managed_table.opened import OpenedTable
 from tablestore.defaults import table_defaults, with_defaults
-from tablestore.doctor import Examined, examine_all, examine_named
 from tablestore.open_tables import OpenTables
 from tablestore.table import Table
 from tablestore.table_names import in_one_database, split
@@ -32,6 +31,7 @@ from tablestore.table_names import in_one_database, split
 if TYPE_CHECKING:
     from filestore.checks.report import Report
     from filestore.metrics.registry import Metrics
+    from tablestore.doctor import Examined
     from tablestore.ingesting.ingestion import Ingestion
     from tablestore.kafka_table import KafkaTable
     from tablestore.views.maintained import MaintainedJoin
@@ -417,6 +417,8 @@ class Store(Closing):
         It finds what is damaged even if the table cannot be opened for that. Errors are those of `managed_table`, and
         `Unavailable` if the table's storage does not answer.
         """
+        from tablestore.doctor import examine_named  # here, since it loads views
+
         return examine_named(self, name)
 
     def examine_all(self, database: str | None = None) -> Iterator[Examined]:
@@ -425,6 +427,8 @@ class Store(Closing):
         It goes on behind a table that cannot be examined: its result has the error. Raises `NotFound` for a database
         that does not exist.
         """
+        from tablestore.doctor import examine_all  # likewise
+
         return examine_all(self, database)
 
     def table_id(self, name: str) -> str:

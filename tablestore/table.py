@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from compaction.in_writer import InWriter
 from filestore.arguments import checks_arguments
-from filestore.checks.report import Report
 from filestore.errors import InvalidRequest, TableStoreError
 from filestore.model.change_text import parse_changes
 from filestore.model.changes import Change
@@ -26,7 +25,6 @@ from filestore.rows.partitions import partition_set
 from managed_table.new_log import begin_new_log
 from managed_table.opened import OpenedTable
 from tablestore.care import Care
-from tablestore.doctor import examine_opened
 from tablestore.following.consumed import Consumed
 from tablestore.following.follow import Follower, Following, FollowOptions, Stop
 from tablestore.following.follow_metrics import FollowMeter
@@ -452,10 +450,6 @@ class Table(Versioned, Consumed, Care):
         those of the log that change with it, such as ``log.kafka.bootstrap.servers``; they are checked as in `create`.
         """
         return begin_new_log(self.opened, options)
-
-    def examine(self) -> Report:
-        """Checks every invariant of FORMAT.md on stored bytes, and asks the log: what `tablestore doctor` prints."""
-        return examine_opened(self.opened)
 
     def writer(self) -> TableWriter:
         """Returns the table's writer, for code that runs tasks in another way, such as Spark."""
