@@ -46,7 +46,7 @@ def examine(store: FileStore, version: int | None = None) -> Report:
         raise NotFound(f"there is no table at {store.location}", code="no-table")
     if version is not None and version not in versions:
         raise NotFound(
-            f"{store.location} has no version {version}; it has versions {versions[0]} to {versions[-1]}",
+            f"{store.name} has no version {version}; it has versions {versions[0]} to {versions[-1]}",
             code="no-such-version",
         )
     findings = Findings()

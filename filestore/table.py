@@ -42,16 +42,17 @@ class FileStore:
         storage: The storage of the table.
         location: The table's root folder: a path, or a URL that the storage serves.
         ambient: Clock, ids, chance.
+        name: The name of the table in errors that are not about a file; its location if None.
 
     Attributes:
         leases: The leases of the table's writers, with what was seen of them.
     """
 
-    def __init__(self, storage: Storage, location: str, ambient: Ambient) -> None:
+    def __init__(self, storage: Storage, location: str, ambient: Ambient, name: str | None = None) -> None:
         self.storage = storage
         self.location = location.rstrip("/")
         self.ambient = ambient
-        self.delta_log = DeltaLog(storage, self.location)
+        self.delta_log = DeltaLog(storage, self.location, name)
         self._known: TableState | None = None
         self._cache: LookupCache | None = None
         self.leases: WriterLeases = leases_of(storage, self.location, ambient, self._lease_timeout_s)
@@ -60,13 +61,18 @@ class FileStore:
         known = self._known or self.state()
         return known.definition.options.milliseconds("log.lease-timeout") / 1000
 
-    def __reduce__(self) -> tuple[type[FileStore], tuple[Storage, str, Ambient]]:
-        """Pickles only storage, location and ambient: another process has caches of its own."""
-        return FileStore, (self.storage, self.location, self.ambient)
+    @property
+    def name(self) -> str:
+        """The name of the table in errors."""
+        return self.delta_log.name
+
+    def __reduce__(self) -> tuple[type[FileStore], tuple[Storage, str, Ambient, str]]:
+        """Pickles only storage, location, ambient and name: another process has caches of its own."""
+        return FileStore, (self.storage, self.location, self.ambient, self.name)
 
     def twin(self) -> FileStore:
         """Returns a second one, for another thread. It begins with the newest version that this one has cached."""
-        second = FileStore(self.storage, self.location, self.ambient)
+        second = FileStore(self.storage, self.location, self.ambient, self.name)
         second._known, second.leases = self._known, self.leases
         return second
 
@@ -134,7 +140,7 @@ class FileStore:
             return
         held = holds(self.storage, self.location, newest, self.ambient.now_ms())
         if not any(hold.version <= version for hold in held):
-            raise expired(self.location, version, newest)
+            raise expired(self.name, version, newest)
 
     def _newest(self, known: TableState | None) -> TableState:
         newest = self.delta_log.latest(known)
@@ -144,7 +150,7 @@ class FileStore:
         if self.delta_log.is_table(known.table_id):
             return self.delta_log.latest()  # the cached version has expired
         raise NotFound(
-            f"the table at {self.location} was dropped, or dropped and made again, since it was opened: open it again",
+            f"the table {self.name} was dropped, or dropped and made again, since it was opened: open it again",
             code="table-replaced",
         )
 
@@ -206,7 +212,7 @@ class FileStore:
         newest = self.state()
         if timestamp_ms > newest.timestamp_ms:  # a writer with a faster clock may have committed a later version
             raise NotFound(
-                f"{show_time(timestamp_ms)} is in the future: the newest version of {self.location} is "
+                f"{show_time(timestamp_ms)} is in the future: the newest version of {self.name} is "
                 f"{newest.version}, of {show_time(newest.timestamp_ms)}; take an earlier time, "
                 "or none for the newest version",
                 code="no-such-version",
@@ -233,9 +239,9 @@ class FileStore:
         """Reads the Delta log's entry of a version; `NotFound` if it does not exist."""
         entry = self.delta_log.read_entry(version)
         if entry is None and 0 <= version < (newest := self.state()).version:
-            raise expired(self.location, version, newest)
+            raise expired(self.name, version, newest)
         if entry is None:
-            raise NotFound(f"{self.location} has no version {version}", code="no-such-version")
+            raise NotFound(f"{self.name} has no version {version}", code="no-such-version")
         return entry
 
     def definition(self, version: int) -> TableDefinition:
@@ -279,7 +285,7 @@ class FileStore:
             if error.code == "too-many-races":
                 raise
             raise Conflict(
-                f"other commits to {self.location} were first again and again; the last time {error.message}, or "
+                f"other commits to {self.name} were first again and again; the last time {error.message}, or "
                 "raise commit.max-retries",
                 code="too-many-races",
             ) from error

@@ -60,7 +60,7 @@ class OpenedTable:
             NotFound: the table was dropped (``no-table``), or another of its name was created (``table-replaced``).
         """
         if self._filestore is None:
-            filestore = FileStore(self.storage, self.identity.location, self.ambient)
+            filestore = FileStore(self.storage, self.identity.location, self.ambient, self.identity.identifier)
             if filestore.state().table_id != self.identity.table_id:
                 raise NotFound(
                     f"table {self.identity.identifier} was dropped and made again: open it again with store.table()",

@@ -79,8 +79,8 @@ def examine_opened(table: OpenedTable) -> Report:
         NotFound: the table was dropped (``no-table``), or made again (``table-replaced``).
         Unavailable: the storage of the table's files does not answer.
     """
-    report = examine(FileStore(table.storage, table.identity.location, table.ambient))
     error = why_unread(table)
+    report = examine(FileStore(table.storage, table.identity.location, table.ambient, table.identity.identifier))
     if error is None:
         return report.with_more(examine_log(table))
     return report if report.problems else report.with_more([Finding(Invariant.LOG_ENTRY, error.message)])

@@ -118,7 +118,7 @@ def _require_same_table(log: DeltaLog, base: TableState, entry: Commit | None) -
         raise base_expired(log, base.version)
     if entry is None or entry.timestamp_ms != base.timestamp_ms:
         raise NotFound(
-            f"{log.location} is not the table that was read: it was dropped or made again; open it again",
+            f"{log.name} is not the table that was read: it was dropped or made again; open it again",
             code="table-replaced",
         )
 
@@ -126,7 +126,7 @@ def _require_same_table(log: DeltaLog, base: TableState, entry: Commit | None) -
 def base_expired(log: DeltaLog, version: int) -> Conflict:
     """Returns the error of a writer that took so long that the version on which it began has expired."""
     return Conflict(
-        f"version {version} of {log.location} expired while a commit was prepared on it: nothing was committed; retry, "
+        f"version {version} of {log.name} expired while a commit was prepared on it: nothing was committed; retry, "
         "and raise snapshot.time-retained if writes take that long",
         code="base-expired",
         again=True,
@@ -156,7 +156,7 @@ def _require_predecessor(log: DeltaLog, written: Commit, proposal: Proposal) -> 
             return
     except Unavailable as error:
         raise CommitUnknown(
-            f"storage failed after version {written.version} of {log.location} was written ({error.message}): look for "
+            f"storage failed after version {written.version} of {log.name} was written ({error.message}): look for "
             f"commit {proposal.commit_id} in the history before retrying"
         ) from error
     log.storage.delete(layout.join(log.location, layout.log_entry_path(written.version)))
@@ -185,7 +185,7 @@ def _after_failure(log: DeltaLog, entry: Commit, proposal: Proposal, error: Tabl
         there = log.read_entry(entry.version)
     except Unavailable as second:
         raise CommitUnknown(
-            f"storage failed while version {entry.version} of {log.location} was written ({error.message}), and "
+            f"storage failed while version {entry.version} of {log.name} was written ({error.message}), and "
             f"cannot be read either: look for commit {proposal.commit_id} in the history before retrying"
         ) from second
     if there is None and isinstance(error, AlreadyExists):
@@ -194,7 +194,7 @@ def _after_failure(log: DeltaLog, entry: Commit, proposal: Proposal, error: Tabl
         return None  # an expiry has removed the entry meanwhile
     if there is None and error.code == NO_ANSWER and not held(log.storage):
         raise CommitUnknown(
-            f"storage did not answer while version {entry.version} of {log.location} was written ({error.message}): it "
+            f"storage did not answer while version {entry.version} of {log.name} was written ({error.message}): it "
             f"may still arrive; look for commit {proposal.commit_id} in the history before retrying"
         ) from error
     if there is None:

@@ -90,11 +90,18 @@ class Commit:
 
 
 class DeltaLog:
-    """The Delta log of one table. It holds no state: callers keep the `TableState` that they know and pass it back."""
+    """The Delta log of one table. It holds no state: callers keep the `TableState` that they know and pass it back.
 
-    def __init__(self, storage: Storage, location: str) -> None:
+    Args:
+        storage: The storage of the table.
+        location: The table's root folder.
+        name: The name of the table in errors that are not about a file; its location if None.
+    """
+
+    def __init__(self, storage: Storage, location: str, name: str | None = None) -> None:
         self.storage = storage
         self.location = location
+        self.name = name or location
 
     def read_entry(self, version: int) -> Commit | None:
         """Reads the entry of a version; None if it does not exist (yet)."""
@@ -193,7 +200,7 @@ class DeltaLog:
         listed = versions and 0 <= version <= versions[-1]
         if not listed and (version < 0 or self.read_entry(version) is None):  # a listing may be late
             have = f"versions {versions[0]} to {versions[-1]}" if versions else "no version"
-            raise NotFound(f"{self.location} has no version {version}; it has {have}", code="no-such-version")
+            raise NotFound(f"{self.name} has no version {version}; it has {have}", code="no-such-version")
         return self._replay(version, entries)
 
     def read_consistently(self, read: Callable[[Entries], Read], since: int | None = None) -> Read:
@@ -224,13 +231,13 @@ class DeltaLog:
         found = bisect.bisect_right(versions, timestamp_ms, key=self._timestamp_ms)
         if not found and versions and versions[0] > 0:
             raise NotFound(
-                f"the version of {self.location} at {show_time(timestamp_ms)} has expired; the oldest that is left is "
+                f"the version of {self.name} at {show_time(timestamp_ms)} has expired; the oldest that is left is "
                 f"{versions[0]}: take a later time",
                 code="snapshot-expired",
             )
         if not found:
             raise NotFound(
-                f"{self.location} did not exist at {show_time(timestamp_ms)}: take a later time", code="no-such-version"
+                f"{self.name} did not exist at {show_time(timestamp_ms)}: take a later time", code="no-such-version"
             )
         return versions[found - 1]
 

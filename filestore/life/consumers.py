@@ -147,14 +147,14 @@ class Consumer:
         if hold.version > state.version:
             self._undo(before)
             raise NotFound(
-                f"{self._store.location} has no version {hold.version} yet; the newest is {state.version}",
+                f"{self._store.name} has no version {hold.version} yet; the newest is {state.version}",
                 code="no-such-version",
             )
         # a version that was held without a break still exists, even if it has expired in the Delta log meanwhile
         held = before is not None and before.version <= hold.version and not is_lapsed(before, state, hold.touched_ms)
         if not held and not is_retained(state, hold.version):
             self._undo(before)
-            raise expired(self._store.location, hold.version, state)
+            raise expired(self._store.name, hold.version, state)
 
     def _undo(self, before: ConsumerInfo | None) -> None:
         """Restores the hold that another reader had under this id; without one it ends its own."""

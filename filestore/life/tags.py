@@ -129,11 +129,9 @@ def create_due_tag(store: FileStore) -> Tag | None:
 
 def _tag(store: FileStore, state: TableState, name: str, version: int, *, automatic: bool) -> Tag:
     if not 0 <= version <= state.version:
-        raise NotFound(
-            f"{store.location} has no version {version}; the newest is {state.version}", code="no-such-version"
-        )
+        raise NotFound(f"{store.name} has no version {version}; the newest is {state.version}", code="no-such-version")
     if not is_retained(state, version):
-        raise expired(store.location, version, state)
+        raise expired(store.name, version, state)
     timestamp = store.snapshot(version).timestamp_ms
     return Tag(name, version, timestamp, store.ambient.now_ms(), automatic)
 

@@ -111,12 +111,12 @@ def is_retained(state: TableState, version: int) -> bool:
     )
 
 
-def expired(location: str, version: int, state: TableState) -> NotFound:
+def expired(name: str, version: int, state: TableState) -> NotFound:
     """Returns the error of a reader whose version has expired."""
     tagged = sorted({tag.version for tag in tags_of(state).values()} - {version})
     also = f" and the tagged ones {', '.join(map(str, tagged))}" if tagged else ""
     return NotFound(
-        f"version {version} of {location} has expired; there are versions {first_retained(state)} to "
+        f"version {version} of {name} has expired; there are versions {first_retained(state)} to "
         f"{state.version}{also}: read one of them, and hold versions that you need for long with a tag or a consumer",
         code="snapshot-expired",
     )

@@ -115,7 +115,7 @@ class TailRun(Run):
             self._answered_ms = now_ms
         elif now_ms - self._answered_ms > _PATIENCE_MS:
             raise Unavailable(
-                f"the log of {self._filestore.location} returns no records from {self._offsets} on, though version "
+                f"the log of {self._filestore.name} returns no records from {self._offsets} on, though version "
                 f"{self._state.version} covers {self._state.log.offsets}: is its server running? Then retry",
                 code="log-unavailable",
             )

@@ -127,7 +127,7 @@ class Lookups:
         try:
             if version == BEFORE:
                 raise NotFound(
-                    f"the version of {self._store.location} at {show_time(time_ms)} has expired: look rows of that "
+                    f"the version of {self._store.name} at {show_time(time_ms)} has expired: look rows of that "
                     "time up with expired='oldest', or keep old versions for longer (snapshot.time-retained)",
                     code="snapshot-expired",
                 )

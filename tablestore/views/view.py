@@ -193,10 +193,15 @@ class View(ABC, Generic[Result]):
 
     def examine(self) -> Report:
         """Checks the view's table as `tablestore.Table.examine`, and that its rows are the result of the query."""
-        return self.table.examine().with_more(self.compare())
+        with self._named_errors():
+            return self.table.examine().with_more(self.compare())
 
     def compare(self) -> list[Finding]:
-        """Compares its rows with the result of the query. What prevents that is a note."""
+        """Compares its rows with the result of the query. What prevents that is a note.
+
+        Raises:
+            NotFound: ``table-replaced``: a table was dropped since the view was opened.
+        """
         try:
             with self._named_errors():
                 output = self.table.filestore.state()
@@ -206,6 +211,8 @@ class View(ABC, Generic[Result]):
                 empty = not output.files and not output.pending()
                 return [] if empty else [unchecked("a table that it reads was created again since its last refresh")]
         except TableStoreError as error:
+            if error.code == "table-replaced":
+                raise
             return [unchecked(error.message)]
 
     def input_lags(self) -> list[tuple[str, InputLag]]:
