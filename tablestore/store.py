@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from catalog_service.client import Catalog, is_service, warehouse_location
-from catalog_service.client import connect as connect_catalog
+from catalog_service.client import is_service, warehouse_location
 from catalog_service.wire.registrations import Registration
 from catalog_service.wire.tables import CreateTable
 from catalog_service.wire.views import CreateView, ViewInfo
@@ -23,6 +22,7 @@ from filestore.model.schema import Schema
 from filestore.model.table_columns import TableColumns
 from filestore.storage.locations import Storages
 from managed_table.opened import OpenedTable
+from tablestore.address import Address
 from tablestore.defaults import table_defaults, with_defaults
 from tablestore.open_tables import OpenTables
 from tablestore.table import Table
@@ -77,41 +77,37 @@ def connect(  # noqa: PLR0913  # it says where everything is
     target = fspath(target)
     if not is_service(target):
         target = warehouse_location(target)  # Spark's planner is another process, perhaps in another folder
-    defaults, storages = table_defaults(options or {}), Storages(storage_options)
-    catalog = connect_catalog(
-        target,
-        token=token,
-        database=database,
-        storage_options=storage_options,
-        brokers=brokers,
-        commits=commits,
-    )
-    return Store(target, catalog, system_ambient(), token, defaults, metrics or NO_METER, storages)
+    address = Address(target, token, database, options, storage_options, brokers, commits)
+    return Store(address, system_ambient(), metrics or NO_METER)
 
 
 @checks_arguments()
 class Store(Closing):
     """Databases and tables of one catalog. Close it, or use it in a ``with``."""
 
-    def __init__(
-        self,
-        target: str,
-        catalog: Catalog,
-        ambient: Ambient,
-        token: str | None = None,
-        defaults: Mapping[str, str] | None = None,
-        meter: Meter = NO_METER,
-        storages: Storages | None = None,
-    ) -> None:
-        self._defaults = dict(defaults or {})
-        self.target = target
-        self.token = token
-        self._catalog = catalog
+    def __init__(self, address: Address, ambient: Ambient, meter: Meter = NO_METER) -> None:
+        self._address = address
+        self._defaults = table_defaults(address.options or {})
+        self._catalog = address.open_catalog()
         self._ambient = ambient
-        self._tables = OpenTables(catalog, storages or Storages(), ambient, meter)
+        self._tables = OpenTables(self._catalog, Storages(address.storage_options), ambient, meter)
 
     def __repr__(self) -> str:
         return f"Store({self.target!r})"
+
+    def __reduce__(self) -> tuple[type[Store], tuple[Address, Ambient]]:
+        """Pickles the arguments of `connect`, but for `metrics`: another process connects for itself."""
+        return Store, (self._address, self._ambient)
+
+    @property
+    def target(self) -> str:
+        """The URL of the catalog service, or the warehouse."""
+        return self._address.target
+
+    @property
+    def token(self) -> str | None:
+        """The token that is sent to the service."""
+        return self._address.token
 
     def create_database(self, name: str, if_not_exists: bool = False) -> None:
         """Creates a database. `AlreadyExists` unless `if_not_exists`; `InvalidRequest` for a bad name."""

@@ -76,6 +76,10 @@ class Table(Versioned, Consumed, Care):
         except TableStoreError as error:
             return f"Table({self.identifier!r}, {error.code})"
 
+    def __reduce__(self) -> tuple[type[Table], tuple[OpenedTable]]:
+        """Pickles where the table is: another process opens it for itself, at the newest version."""
+        return Table, (self.opened,)
+
     @cached_property
     def _writer(self) -> TableWriter:
         opened = self.opened

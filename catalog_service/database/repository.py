@@ -12,6 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from catalog_service.database.definitions import VIEW, connector_of, encode_definition
 from catalog_service.database.engine import now_ms, reading, writing
+from catalog_service.database.names import database_not_found, table_exists, table_not_found, view_not_found
 from catalog_service.database.schema import (
     DATABASES,
     LEASES,
@@ -27,11 +28,11 @@ from catalog_service.database.schema import (
 from catalog_service.database.stored_rows import database_of, entry_of, lease_of, table_of
 from filestore.errors import AlreadyExists, Conflict, NotFound
 
-__all__ = ["Repository", "database_not_found", "is_view", "table_exists", "table_not_found"]
-
+__all__ = ["Repository"]
 
 _KAFKA_LOG = '"log.system": "kafka"'  # as `encode_definition` spells it
-
+_COMPARED = 1000
+"""The most names among which an error looks for the one that may be meant."""
 
 _OF_AN_ENTRY = (
     TABLES.c.name,
@@ -149,9 +150,25 @@ class Repository:
         """Returns a table, in any state, of an ACTIVE database; raises `NotFound` unless the database is ACTIVE."""
         with reading(self._engine) as connection:
             row = connection.execute(_TABLE_AND_DATABASE, {"in_database": database, "called": name}).one_or_none()
-        if row is None or row.database_state != State.ACTIVE:
-            raise database_not_found(database)
+            if row is None or row.database_state != State.ACTIVE:
+                raise _no_database(connection, database)
         return None if row.name is None else table_of(row)
+
+    def no_database(self, name: str) -> NotFound:
+        """Returns the error of a database that is not there, with the one that may be meant."""
+        with reading(self._engine) as connection:
+            return _no_database(connection, name)
+
+    def no_table(self, database: str, name: str) -> NotFound:
+        """Returns the error of a table that is not there, with the one that may be meant."""
+        return table_not_found(database, name, self._near(database, views=False))
+
+    def no_view(self, database: str, name: str) -> NotFound:
+        """Returns the error of a view that is not there, with the one that may be meant."""
+        return view_not_found(database, name, self._near(database, views=True))
+
+    def _near(self, database: str, *, views: bool) -> list[str]:
+        return [entry.name for entry in self.tables(database, None, _COMPARED, views=views)]
 
     def table_of(self, table_id: str) -> TableRow | None:
         """Returns the table with an id, in any state."""
@@ -371,39 +388,15 @@ class Repository:
             return lease_of(connection.execute(select(LEASES).where(LEASES.c.table_id == table_id)).one_or_none())
 
 
-def table_exists(database: str, name: str) -> AlreadyExists:
-    """The error of a new name that a table or a view has already."""
-    return AlreadyExists(
-        f"{database!r} has a table or a view {name!r} already: choose another name, or drop it first",
-        code="table-exists",
-    )
-
-
-def table_not_found(database: str, name: str) -> NotFound:
-    """The error of every operation on a table that does not exist."""
-    return NotFound(
-        f"there is no table {name!r} in database {database!r}: create it, or look at the list of tables",
-        code="table-not-found",
-    )
-
-
-def is_view(database: str, name: str) -> NotFound:
-    """The error of an operation on a table if the name is a view's."""
-    return NotFound(f"{database}.{name} is a view, and not a table", code="is-view")
-
-
-def database_not_found(name: str) -> NotFound:
-    """The error of every operation on a database that does not exist."""
-    return NotFound(
-        f"there is no database {name!r}: create it, or look at the list of databases",
-        code="database-not-found",
-    )
-
-
 def _require_active(connection: Connection, name: str, *, to_write: bool = False) -> None:
     found = _find_database(connection, name, to_write=to_write)
     if found is None or found.state is not State.ACTIVE:
-        raise database_not_found(name)
+        raise _no_database(connection, name)
+
+
+def _no_database(connection: Connection, name: str) -> NotFound:
+    names = select(DATABASES.c.name).where(DATABASES.c.state == State.ACTIVE).limit(_COMPARED)
+    return database_not_found(name, connection.scalars(names).all())
 
 
 def _find_database(connection: Connection, name: str, *, to_write: bool = False) -> DatabaseRow | None:

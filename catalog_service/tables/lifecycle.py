@@ -53,7 +53,8 @@ from functools import partial
 
 from catalog_service.database.held_commits import HeldCommits
 from catalog_service.database.locks import LOCK_LOST, NameLocks
-from catalog_service.database.repository import Repository, is_view, table_exists, table_not_found
+from catalog_service.database.names import is_view, table_exists
+from catalog_service.database.repository import Repository
 from catalog_service.database.schema import DatabaseRow, State, TableRow
 from catalog_service.model.names import hidden_name
 from catalog_service.model.paths import check_for_creation
@@ -234,7 +235,7 @@ class Lifecycle:
         with self.held(database, {name, new_name}):
             row = self.repository.table(database, name)
             if row is None or row.state not in (State.ACTIVE, State.STAGED):
-                raise table_not_found(database, name)
+                raise self.repository.no_table(database, name)
             if name == new_name:
                 raise table_exists(database, name)
             other = self.finished(database, new_name)

@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from sqlalchemy import Engine
 
 from catalog_service.database.claims import ClaimRows
-from catalog_service.database.repository import database_not_found, is_view, table_exists, table_not_found
+from catalog_service.database.names import is_view, table_exists, table_not_found
 from catalog_service.database.schema import State, TableEntry, TableRow
 from catalog_service.model.names import fold_name, fold_table
 from catalog_service.model.view_definition import ViewDefinition
@@ -128,7 +128,7 @@ class CatalogService:
         name = fold_name("database", name)
         row = self._repository.database(name)
         if row is None or row.state is not State.ACTIVE:
-            raise database_not_found(name)
+            raise self._repository.no_database(name)
         return answers.database_info(row, self._database_location(name))
 
     def list_databases(self, page_size: int = page_tokens.PAGE_SIZE, page_token: str | None = None) -> DatabasePage:
@@ -262,7 +262,7 @@ class CatalogService:
         database, name = fold_name("database", database), fold_table(name)
         try:
             if not self._lifecycle.drop_table(database, name):
-                raise table_not_found(database, name)
+                raise self._repository.no_table(database, name)
         except NotFound:
             if not if_exists:
                 raise
@@ -361,7 +361,7 @@ class CatalogService:
         database, name = fold_name("database", database), fold_table(name)
         row = self._repository.table(database, name)
         if row is None or row.state not in (State.ACTIVE, State.STAGED):
-            raise table_not_found(database, name)
+            raise self._repository.no_table(database, name)
         if isinstance(row.definition, ViewDefinition):
             raise is_view(database, name)
         return row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from catalog_service.database.repository import table_exists
+from catalog_service.database.names import table_exists
 from catalog_service.database.schema import State, TableRow
 from catalog_service.model.names import fold_name
 from catalog_service.model.view_definition import ViewDefinition
@@ -15,7 +15,7 @@ from catalog_service.wire import page_tokens
 from catalog_service.wire.views import CreateView, ViewInfo, ViewPage
 from filestore.errors import NotFound
 
-__all__ = ["Views", "view_in"]
+__all__ = ["Views"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +97,8 @@ class Views:
     def _view(self, database: str, name: str) -> tuple[TableRow, ViewDefinition]:
         database, name = fold_name("database", database), fold_name("view", name)
         row = self.lifecycle.repository.table(database, name)
-        return view_in(row, database, name)
-
-
-def view_in(row: TableRow | None, database: str, name: str) -> tuple[TableRow, ViewDefinition]:
-    """Returns a row and the view in it; raises `NotFound` (``view-not-found``) if it is no view."""
-    if row is None or row.state is not State.ACTIVE:
-        raise NotFound(
-            f"there is no view {name!r} in database {database!r}: create it, or look at the list of views",
-            code="view-not-found",
-        )
-    if not isinstance(row.definition, ViewDefinition):
-        raise NotFound(f"{database}.{name} is a table, and not a view", code="view-not-found")
-    return row, row.definition
+        if row is None or row.state is not State.ACTIVE:
+            raise self.lifecycle.repository.no_view(database, name)
+        if not isinstance(row.definition, ViewDefinition):
+            raise NotFound(f"{database}.{name} is a table, and not a view", code="view-not-found")
+        return row, row.definition
