@@ -144,18 +144,30 @@ def get(
         note(f"{missing} of {len(set(asked))} keys have no row")
 
 
-def write(
+def write(  # noqa: PLR0913  # a command's options are its arguments
     name: TableName,
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="Ends with .parquet, .csv, .json or .ndjson; - is JSON from standard input."
+            metavar="FILE",
+            help="Ends with .parquet, .csv, .tsv, .json or .ndjson, or with .gz or .zst behind it; - is JSON from "
+            "standard input.",
         ),
     ],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the whole table by the rows.")] = False,
     overwrite_partitions: Annotated[
         bool, typer.Option("--overwrite-partitions", help="Replace the partitions that the rows have.")
     ] = False,
+    delimiter: Annotated[
+        str | None,
+        typer.Option("--delimiter", metavar="CHAR", help="Between the fields of CSV; default: by the first line."),
+    ] = None,
+    null: Annotated[
+        str | None, typer.Option("--null", metavar="TEXT", help="How CSV spells nulls; default: as nothing.")
+    ] = None,
+    encoding: Annotated[
+        str | None, typer.Option("--encoding", help="Of CSV, such as latin-1; default: UTF-8, or by its first bytes.")
+    ] = None,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
@@ -166,18 +178,19 @@ def write(
     """
     if overwrite and overwrite_partitions:
         raise typer.BadParameter("pass only one of them", param_hint="--overwrite, --overwrite-partitions")
-    from tablestore.cli.files import read_rows  # loads polars
+    from tablestore.cli.files import csv_style, read_rows  # loads polars
 
+    style = csv_style(delimiter, null, encoding)
     if not (overwrite or overwrite_partitions):
         with open_any_table(name, catalog, token) as table:
-            rows = read_rows(file, table.schema, empty=True)
+            rows = read_rows(file, table.schema, empty=True, csv=style)
             if not len(rows):
                 note("there are no rows: nothing was written")
                 return
             written = table.write(rows)
     else:
         with open_table(name, catalog, token) as managed:
-            rows = read_rows(file, managed.schema)
+            rows = read_rows(file, managed.schema, csv=style)
             written = managed.write(rows, overwrite="dynamic" if overwrite_partitions else overwrite)
     if isinstance(written, int):
         note(f"{written:,} messages")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -228,6 +229,50 @@ def test_write_upserts_a_file(run: Run, orders: Table, tmp_path: Path, suffix: s
     assert result.exit_code == 0
     assert "version 2" in result.stderr
     assert rows(orders) == [{"id": 1, "status": "OPEN"}, {"id": 2, "status": "PAID"}, {"id": 3, "status": None}]
+
+
+CSV_FILES: dict[str, tuple[bytes, tuple[str, ...]]] = {
+    "semicolon.csv": (b"id;status\n1;a,b\n2;\n", ()),
+    "tab.tsv": (b"id\tstatus\n1\ta,b\n2\t\n", ()),
+    "bar.csv": (b"id|status\r\n1|a,b\r\n2|\r\n", ()),
+    "upper.csv": (b'ID,Status\n1,"a,b"\n2,\n', ()),
+    "blank.csv": (b'\nid,status\n\n1,"a,b"\n\n2,\n\n\n', ()),
+    "wide.csv": ("id;status\n1;a,b\n2;\n".encode("utf-16"), ()),
+    "mark.csv": (b'\xef\xbb\xbfid,status\n1,"a,b"\n2,\n', ()),
+    "packed.csv.gz": (gzip.compress(b'id,status\n1,"a,b"\n2,\n'), ()),
+    "packed.tsv.zst": (pa.compress(b"id\tstatus\n1\ta,b\n2\t\n", codec="zstd", asbytes=True), ()),
+    "packed.ndjson.gz": (gzip.compress(b'{"id": 1, "status": "a,b"}\n{"id": 2}\n'), ()),
+    "null.csv": (b'id,status\n1,"a,b"\n2,NA\n', ("--null", "NA")),
+    "other.csv": (b"id^status\n1^a,b\n2^\n", ("--delimiter", "^")),
+    "escaped.csv": (b"id\tstatus\n1\ta,b\n2\t\n", ("--delimiter", "\\t")),
+}
+
+
+@pytest.mark.parametrize("name", CSV_FILES)
+def test_write_takes_the_csv_that_people_have(run: Run, orders: Table, tmp_path: Path, name: str) -> None:
+    content, options = CSV_FILES[name]
+    (tmp_path / name).write_bytes(content)
+    result = run("write", "shop.orders", tmp_path / name, *options)
+    assert result.exit_code == 0, result.output
+    assert rows(orders) == [{"id": 1, "status": "a,b"}, {"id": 2, "status": None}]
+
+
+def test_csv_in_another_encoding_is_named_and_taken(run: Run, orders: Table, tmp_path: Path) -> None:
+    file = tmp_path / "latin.csv"
+    file.write_bytes("id,status\n1,x\n2,café\n".encode("latin-1"))
+    refused = run("write", "shop.orders", file)
+    said = " ".join(refused.output.replace("│", " ").split())
+    assert "line 3 is not utf-8 (byte 0xe9): name the file's encoding, such as latin-1 or cp1252" in said
+    assert run("write", "shop.orders", file, "--encoding", "latin-1").exit_code == 0
+    assert rows(orders) == [{"id": 1, "status": "x"}, {"id": 2, "status": "café"}]
+    for option, value, reason in (
+        ("--encoding", "klingon", "there is no encoding 'klingon'"),
+        ("--delimiter", "::", "'::' is not one character that may be between fields"),
+        ("--delimiter", '"', "is not one character that may be between fields"),
+    ):
+        bad = run("write", "shop.orders", file, option, value)
+        assert bad.exit_code == 2 and reason in " ".join(bad.output.replace("│", " ").split()), bad.output
+    assert run("write", "shop.orders", "-", "--null", "NA", stdin="[]").exit_code == 2
 
 
 def test_write_takes_json_from_standard_input_and_overwrites(run: Run, orders: Table) -> None:
@@ -467,6 +512,8 @@ FILES = {
     "bad.csv": ("id,status\n1,A\nx2,B\n", 'bad.csv cannot be read: row 2: id: "x2" is no BIGINT'),
     "ragged.csv": ("id,status\n1,A\n2,B,C\n", "line 3 has 3 fields, and the header names 2 columns"),
     "empty.csv": ("", "it is empty: the first line has the names of the columns"),
+    "twice.csv": ("id,ID\n1,2\n", "its first line names the column 'id' more than once"),
+    "other.csv": ("a;b\n1;2\n", "its first line names one column, 'a;b': is the delimiter ';'?"),
     "cut.json": ('{"id": 1}\n{"id": 2,\n', "line 2: not JSON: Expecting property name"),
     "number.json": ('{"id": 1}\n7\n', "line 2: not a JSON object but 7"),
     "values.json": ("[1, 2]", "the array: not a JSON object but 1"),
