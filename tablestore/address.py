@@ -13,7 +13,7 @@ __all__ = ["Address"]
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """What a process needs to open a store; `tablestore.connect` says what each part is.
+    """The arguments that open a store; `tablestore.connect` says what each of them is.
 
     IMPORTANT: a pickle has the token and the database's URL: whoever has it may do what this store may.
     """

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 settings.register_profile(
     Depth.DEEP, deadline=None, print_blob=True, max_examples=25, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile(Depth.TEST, settings.get_profile(Depth.DEEP), max_examples=8, derandomize=True)
+settings.register_profile(Depth.TEST, settings.get_profile(Depth.DEEP), max_examples=5, derandomize=True)
 settings.register_profile(Depth.FAST, settings.get_profile(Depth.TEST), max_examples=3)
 settings.register_profile("share", settings.get_profile(Depth.DEEP), max_examples=8)  # CI's: as many, but new ones
 settings.load_profile(DEPTH if Share.of_this_run() is None else "share")

@@ -261,8 +261,8 @@ def test_csv_in_another_encoding_is_named_and_taken(run: Run, orders: Table, tmp
     file = tmp_path / "latin.csv"
     file.write_bytes("id,status\n1,x\n2,café\n".encode("latin-1"))
     refused = run("write", "shop.orders", file)
-    said = " ".join(refused.output.replace("│", " ").split())
-    assert "line 3 is not utf-8 (byte 0xe9): name the file's encoding, such as latin-1 or cp1252" in said
+    printed = " ".join(refused.output.replace("│", " ").split())
+    assert "line 3 is not utf-8 (byte 0xe9): name the file's encoding, such as latin-1 or cp1252" in printed
     assert run("write", "shop.orders", file, "--encoding", "latin-1").exit_code == 0
     assert rows(orders) == [{"id": 1, "status": "x"}, {"id": 2, "status": "café"}]
     for option, value, reason in (

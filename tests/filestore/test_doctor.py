@@ -50,7 +50,7 @@ def whole() -> Iterator[dict[str, FileStore]]:
         yield {changelog: filled(folder / changelog, changelog) for changelog in ("none", "lookup")}
 
 
-@pytest.mark.few(24)
+@pytest.mark.few(12)
 @pytest.mark.parametrize(("code", "damage"), sampled(DAMAGES.values(), 4, names=2), ids=list(DAMAGES))
 def test_damage_is_found(whole: dict[str, FileStore], folder: Path, code: Invariant, damage: Damage) -> None:
     template = whole["lookup" if code.startswith("change-") else "none"]

@@ -115,6 +115,7 @@ def test_a_zombies_commit_is_refused_before_and_after_the_brokers_death(table: T
     assert_each_once(table)
 
 
+@pytest.mark.deep
 def test_a_zombie_that_has_not_flushed_writes_no_snapshot(table: Table) -> None:
     """Recovery takes it for dead and fences it between its records and its flush: its write fails as a whole."""
     put(table, 1)

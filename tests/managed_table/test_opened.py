@@ -28,7 +28,7 @@ def storage() -> FaultyStorage:
 @pytest.fixture
 def store(tmp_path: Path, storage: FaultyStorage) -> Iterator[Store]:
     with tablestore.connect(tmp_path / "warehouse") as store:
-        store._storages = OneStorage(storage)
+        store._tables._storages = OneStorage(storage)
         store.create_database("shop")
         yield store
 

@@ -32,6 +32,7 @@ def test_any_life_of_a_table_is_what_the_dict_says(shape: str) -> None:
     assert simulate(shape, seed=1, steps=150).versions > 0
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_a_seed_gives_the_same_run_in_another_process_whatever_its_hashes_are() -> None:
     """Or a failure could not be looked into."""

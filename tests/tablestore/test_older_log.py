@@ -151,6 +151,7 @@ def test_a_log_that_is_older_than_the_table_is_a_lost_one(options: dict[str, str
             assert [f for f in table.examine().findings if f.code is not Invariant.ORPHAN] == []
 
 
+@pytest.mark.deep
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_brokers_that_are_restored_from_a_backup(store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -177,6 +177,7 @@ class Query:
         return [[row["name"] for row in batch] for batch in self.batches]
 
 
+@pytest.mark.deep
 def test_each_micro_batch_reads_the_newest_version_and_says_which(
     lake: SparkStore, store: Store, dim: Table, folder: Path
 ) -> None:

@@ -170,6 +170,7 @@ ENGINES = [
 ]
 
 
+@pytest.mark.deep
 def test_engines_that_would_do_something_else(sql: Sql) -> None:
     for number, (options, refused) in enumerate(ENGINES):
         name = f"lake.shop.t{number}"
@@ -395,6 +396,7 @@ def others(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], object]]:
     return waiting
 
 
+@pytest.mark.deep
 def test_a_merge_of_whole_rows_of_the_table_itself_sees_those_of_others(
     sql: Sql, orders: Table, others: list[Callable[[], object]]
 ) -> None:
@@ -424,6 +426,7 @@ def test_a_statement_that_reads_all_rows_sees_those_of_others(
     assert everything(sql) == [(1, "a", 1001), (2, "b", 21), (3, None, None), (4, "d", 5)]
 
 
+@pytest.mark.deep
 def test_an_update_of_other_keys_is_not_planned_again(
     sql: Sql, orders: Table, others: list[Callable[[], object]]
 ) -> None:
@@ -448,6 +451,7 @@ def test_a_row_that_meets_the_condition_meanwhile_is_updated_or_left_as_a_whole(
     assert everything(sql) == [(2, "B", 21), (3, None, None)]
 
 
+@pytest.mark.deep
 def test_an_overwrite_of_a_table_by_itself_loses_no_row_of_others(
     sql: Sql, orders: Table, others: list[Callable[[], object]]
 ) -> None:
@@ -465,6 +469,7 @@ def test_columns_that_change_meanwhile_are_a_conflict(
     assert sql("SELECT * FROM lake.shop.orders WHERE id = 1") == [(1, "x", None, None)]
 
 
+@pytest.mark.deep
 def test_a_version_that_a_statement_names_stays_that_version(
     sql: Sql, orders: Table, others: list[Callable[[], object]]
 ) -> None:
@@ -480,6 +485,7 @@ def test_a_version_that_a_statement_names_stays_that_version(
     assert everything(sql) == [(1, "a", 10), (2, "b", 20), (3, None, None)]
 
 
+@pytest.mark.deep
 def test_a_merge_that_only_inserts_replaces_no_row_of_others(
     sql: Sql, orders: Table, others: list[Callable[[], object]]
 ) -> None:

@@ -118,6 +118,7 @@ def test_both_sides_of_a_join_are_one_version(session: SparkSession, sql: Sql, s
     assert [tuple(row) for row in joined.collect()] == [(99,)]
 
 
+@pytest.mark.deep  # tests/spark/sql/test_rows.py refreshes one
 @pytest.mark.usefixtures("orders")
 def test_a_cached_table_is_renewed_by_a_write(session: SparkSession, sql: Sql) -> None:
     sql("CACHE TABLE lake.shop.orders")

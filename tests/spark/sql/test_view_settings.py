@@ -67,6 +67,7 @@ def shown(session: SparkSession, query: str) -> list[str]:
     return sorted(repr(row) for row in session.sql(query).collect())
 
 
+@pytest.mark.deep  # tests/spark/batch/test_view_limits.py has one way
 def test_every_way_to_the_rows_of_a_view_has_its_settings(session: SparkSession, store: Store, depth: Depth) -> None:
     """In a procedure of SQL the query was parsed with the settings of the session that asked for the refresh."""
     berlin = of(session, {name: ours for name, (ours, _, _) in _DEPENDING.items()})

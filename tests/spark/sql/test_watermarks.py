@@ -45,6 +45,7 @@ def counted(sql: Sql) -> list[Row]:
     return sql("SELECT hour, n FROM lake.shop.hours")
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("visits")
 def test_a_window_is_emitted_once_the_watermark_has_passed_it(session: SparkSession, sql: Sql, folder: Path) -> None:
     sql("INSERT INTO lake.shop.visits VALUES (1, TIMESTAMP'2026-01-01 10:01:00'), (2, TIMESTAMP'2026-01-01 11:09:00')")

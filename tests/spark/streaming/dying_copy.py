@@ -26,7 +26,7 @@ def main(warehouse: str, database: str, endpoint: str, region: str, number: str,
     reached = {"endpoint": endpoint, "region": region}
     spark = spark_session("dying", SETTINGS, storage_options=reached)
     plain = tablestore.connect(warehouse, database=database, storage_options=reached)
-    store = Struck(plain.target, plain._catalog, plain._ambient, storages=plain._storages)
+    store = Struck(plain._address, plain._ambient)
     store.strike = Countdown(int(call), table)
     lake = SparkStore(spark, store)
     rows = [(row["id"], row["batch"], row["_kind"]) for row in batch(SEED, int(number))]

@@ -16,11 +16,12 @@ from pyspark.sql import SparkSession
 
 import tablestore
 from filestore.storage.interface import Storage
+from managed_table.opened import OpenedTable
 from tablestore import Store, Table
 from tablestore.spark import SparkStore, spark_session
 from tests.faults import Call, FaultyStorage
 from tests.integration.crashing import struck
-from tests.opened import again
+from tests.opened import opened_again
 from tests.servers.spark import SETTINGS
 
 DIED = 86
@@ -53,9 +54,12 @@ class Struck(Store):
 
     strike: Countdown
 
-    def _open(self, info: object) -> Table:
-        table = super()._open(info)  # type: ignore[arg-type]
-        return again(table, storage=CountingStorage(self.strike, table.opened.storage))
+    def unread_table(self, name: str) -> OpenedTable:
+        opened = super().unread_table(name)
+        return opened_again(opened, storage=CountingStorage(self.strike, opened.storage))
+
+    def table(self, name: str) -> Table:
+        return self.managed_table(name)
 
 
 class CountingStorage(FaultyStorage):
@@ -71,7 +75,7 @@ class CountingStorage(FaultyStorage):
 def run(spark: SparkSession, warehouse: str, inbox: str, checkpoint: str, call: int = 0) -> None:
     """Takes all files that are there, one after the other."""
     plain = tablestore.connect(warehouse)
-    store = Struck(plain.target, plain._catalog, plain._ambient)
+    store = Struck(plain._address, plain._ambient)
     store.strike = Countdown(call)
     lake = SparkStore(spark, store)
     files = (
