@@ -30,6 +30,7 @@ __all__ = ["DataWriter", "TableFiles", "encoding_of"]
 
 _ZSTD_LEVEL = 1
 _SAMPLE_ROWS = 8192
+_FEW_ROWS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,8 +241,11 @@ def _repeating(rows: pa.Table, sorted_ones: Sequence[str]) -> list[str]:
     """Returns the columns that repeat values, by a sample, except sorted ones, whose deltas are tiny anyway.
 
     By default Parquet begins a dictionary for every column and gives up when it is full: measured, that costs a third
-    of the time of writing, and the files are a tenth larger.
+    of the time of writing, and the files are a tenth larger. Of few rows nobody would notice, and the sample would take
+    longer than they do.
     """
+    if rows.num_rows < _FEW_ROWS:
+        return []
     sample = rows.take(np.arange(0, rows.num_rows, 1 + rows.num_rows // _SAMPLE_ROWS))
     frame = frame_of(sample.select([n for n in rows.column_names if n not in sorted_ones]))
     scalars = frame.select(~(cs.nested() | cs.boolean() | cs.float()))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -249,7 +250,7 @@ class EmbeddedLogWriter:
         self._config = config
         self._tombstones = config.primary_key if config.tombstones else None
         self._keep = config.eventual
-        self._rows: dict[int, list[pa.Table]] = {}
+        self._waiting: dict[int, _Waiting] = {}
         self._ranges: dict[int, LogRange] = {}
         self._finished = False
 
@@ -260,10 +261,7 @@ class EmbeddedLogWriter:
         table = conform(rows, self._schema)
         if self._tombstones is not None:
             table = keys_of_deletes(table, self._tombstones)
-        waiting = self._rows.setdefault(bucket, [])
-        if table.num_rows:
-            waiting.append(table)
-        if sum(t.num_rows for t in waiting) >= BATCH_ROWS or sum(t.nbytes for t in waiting) >= BATCH_BYTES:
+        if self._waiting.setdefault(bucket, _Waiting()).add(table):
             self._flush(bucket)
 
     def control(self, bucket: int, payload: Mapping[str, Any]) -> None:
@@ -275,7 +273,7 @@ class EmbeddedLogWriter:
     def prepare(self) -> LogTransaction | None:
         """Stores the rows that were kept back, and syncs every partition that was written."""
         self._require_unfinished()
-        for bucket in sorted(set(self._ranges) | {b for b, rows in self._rows.items() if rows}):
+        for bucket in sorted(set(self._ranges) | {b for b, waiting in self._waiting.items() if waiting.tables}):
             self._flush(bucket, prepared=True)
         self._finished = True
         ranges = tuple(self._ranges[b] for b in sorted(self._ranges))
@@ -287,7 +285,7 @@ class EmbeddedLogWriter:
         Errors are only logged, since the caller already handles the one that made it abort: recovery does the rest.
         """
         self._finished = True
-        self._rows.clear()
+        self._waiting.clear()
         for bucket in self._ranges:
             try:
                 self._partitions[bucket].abort(self._id, keep=self._keep)
@@ -295,7 +293,7 @@ class EmbeddedLogWriter:
                 logger.warning("log transaction %s stays open: %s", self._id, error)
 
     def _flush(self, bucket: int, then: Sequence[Segment] = (), *, prepared: bool = False) -> None:
-        waiting = self._rows.pop(bucket, [])
+        waiting = self._waiting.pop(bucket, _Waiting()).tables
         pieces = slices(pa.concat_tables(waiting)) if waiting else []
         segments = [*(Segment(p.num_rows, DATA, encode_segment(p)) for p in pieces), *then]
         before = self._ranges.get(bucket)
@@ -327,6 +325,23 @@ class EmbeddedLogWriter:
                 f"log transaction {self._id} is already prepared or aborted: begin another",
                 code="log-transaction",
             )
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """Rows that wait until they fill a record batch: those of many slots, so their sums are kept and not made anew."""
+
+    tables: list[pa.Table] = field(default_factory=list)
+    rows: int = 0
+    nbytes: int = 0
+
+    def add(self, table: pa.Table) -> bool:
+        """Keeps rows; returns whether there are enough."""
+        if table.num_rows:
+            self.tables.append(table)
+            self.rows += table.num_rows
+            self.nbytes += table.nbytes
+        return self.rows >= BATCH_ROWS or self.nbytes >= BATCH_BYTES
 
 
 def _within(segment: StoredSegment, part: LogRange) -> tuple[int, int]:
