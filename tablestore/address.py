@@ -21,7 +21,7 @@ class Address:
     target: str
     token: str | None = field(default=None, repr=False)
     database: str | None = field(default=None, repr=False)
-    options: Mapping[str, str] | None = None
+    options: Mapping[str, str] | None = field(default=None, repr=False)
     storage_options: Mapping[str, str] | None = None
     brokers: str | None = None
     commits: str | None = None

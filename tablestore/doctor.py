@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from filestore.checks.report import Report
-from filestore.errors import TableStoreError
+from filestore.errors import NotFound, TableStoreError, Unsupported
 from tablestore.care import examine_opened, why_unread
 from tablestore.views.creation import compare_view
 
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from tablestore.views.maintained_query import QueryEngine
 
 __all__ = ["Examined", "examine_all", "examine_named"]
-
-_NOT_HERE = ("connector-table", "table-not-found", "database-not-found")
-"""The codes of names without files: topics, and tables that were dropped meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +61,30 @@ def examine_named(store: Store, name: str, engine: QueryEngine | None = None) ->
 
 def examine_all(store: Store, database: str | None) -> Iterator[Examined]:
     """Checks all managed tables, or those of a database, one after the other; see `tablestore.Store.examine_all`."""
-    for one in store.list_databases() if database is None else [database]:
-        for table in store.list_tables(one):
-            name = f"{one}.{table}"
-            try:
-                yield Examined(name, examine_named(store, name))
-            except TableStoreError as error:
-                if error.code not in _NOT_HERE:
-                    yield Examined(name, None, error)
+    if database is not None:
+        yield from _of_database(store, database)
+        return
+    for one in store.list_databases():
+        with suppress(NotFound):  # it was dropped meanwhile
+            yield from _of_database(store, one)
+
+
+def _of_database(store: Store, database: str) -> Iterator[Examined]:
+    for table in store.list_tables(database):
+        name = f"{database}.{table}"
+        try:
+            yield Examined(name, examine_named(store, name))
+        except TableStoreError as error:
+            if _is_managed(store, name):
+                yield Examined(name, None, error)
+
+
+def _is_managed(store: Store, name: str) -> bool:
+    """Returns whether the catalog has such a table: it may be a topic, or have been dropped since it was listed."""
+    try:
+        store.unread_table(name)
+    except (NotFound, Unsupported):
+        return False
+    except TableStoreError:
+        return True
+    return True

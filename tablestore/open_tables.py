@@ -52,10 +52,10 @@ class OpenTables:
     def unread(self, info: TableInfo) -> OpenedTable:
         """Returns a table of which nothing need be readable. REQUIRES: it has no connector."""
         identity = info.identity()
+        storage = storage_of_table(self._catalog, info, self._storages, self._ambient)
         with self._lock:
             known = self._known.pop(identity.identifier, None)
             if known is None or known.identity != identity:
-                storage = storage_of_table(self._catalog, info, self._storages, self._ambient)
                 known = OpenedTable(identity, storage, self._ambient, self._meter)
             self._known[identity.identifier] = known
             if len(self._known) > _MOST_OPEN:

@@ -77,7 +77,8 @@ def connect(  # noqa: PLR0913  # it says where everything is
     target = fspath(target)
     if not is_service(target):
         target = warehouse_location(target)  # Spark's planner is another process, perhaps in another folder
-    address = Address(target, token, database, options, storage_options, brokers, commits)
+    own, stored = (None if given is None else dict(given) for given in (options, storage_options))
+    address = Address(target, token, database, own, stored, brokers, commits)
     return Store(address, system_ambient(), metrics or NO_METER)
 
 
@@ -87,17 +88,17 @@ class Store(Closing):
 
     def __init__(self, address: Address, ambient: Ambient, meter: Meter = NO_METER) -> None:
         self._address = address
-        self._defaults = table_defaults(address.options or {})
+        self._defaults, storages = table_defaults(address.options or {}), Storages(address.storage_options)
         self._catalog = address.open_catalog()
         self._ambient = ambient
-        self._tables = OpenTables(self._catalog, Storages(address.storage_options), ambient, meter)
+        self._tables = OpenTables(self._catalog, storages, ambient, meter)
 
     def __repr__(self) -> str:
         return f"Store({self.target!r})"
 
     def __reduce__(self) -> tuple[type[Store], tuple[Address, Ambient]]:
         """Pickles the arguments of `connect`, but for `metrics`: another process connects for itself."""
-        return Store, (self._address, self._ambient)
+        return type(self), (self._address, self._ambient)
 
     @property
     def target(self) -> str:

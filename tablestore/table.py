@@ -77,7 +77,10 @@ class Table(Versioned, Consumed, Care):
             return f"Table({self.identifier!r}, {error.code})"
 
     def __reduce__(self) -> tuple[type[Table], tuple[OpenedTable]]:
-        """Pickles where the table is: another process opens it for itself, at the newest version."""
+        """Pickles where the table is: another process opens it for itself, at the newest version.
+
+        Where the catalog holds the commits (``commits = catalog``) it can only read there: pickle the `Store` to write.
+        """
         return Table, (self.opened,)
 
     @cached_property

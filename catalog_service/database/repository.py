@@ -31,7 +31,7 @@ from filestore.errors import AlreadyExists, Conflict, NotFound
 __all__ = ["Repository"]
 
 _KAFKA_LOG = '"log.system": "kafka"'  # as `encode_definition` spells it
-_COMPARED = 1000
+_COMPARED = 200
 """The most names among which an error looks for the one that may be meant."""
 
 _OF_AN_ENTRY = (

@@ -58,7 +58,6 @@ class History:
         schemas: By path the table's columns when the file or run was added, as far as the log still has them.
         lost_changes: By version a file of its change data that is missing on storage.
         unread: Whether an entry could not be read: other files may belong to it than those that are referenced.
-        unbuilt: The versions that cannot be built, since an entry at or before them cannot be read.
     """
 
     findings: Findings
@@ -72,7 +71,6 @@ class History:
     fenced_files: dict[str, int] = field(default_factory=dict)
     lost_changes: dict[int, str] = field(default_factory=dict)
     unread: bool = False
-    unbuilt: set[int] = field(default_factory=set)
 
 
 def read_history(log: DeltaLog, version: int | None, findings: Findings, files: FilesOf) -> History:
@@ -82,11 +80,11 @@ def read_history(log: DeltaLog, version: int | None, findings: Findings, files: 
     history = History(findings, whole=versions[:1] == [0])
     wanted = max(versions, default=-1) if version is None else version
     state: TableState | None = None
-    begin = _first_whole(history, versions, checkpoints)
+    expected = begin = _first_whole(history, versions, checkpoints)
     for number in versions[bisect.bisect_left(versions, begin) :]:
+        _check_gap(history, expected, number)
+        expected = number + 1
         state = _begin(log, history, number) if number == begin > 0 else _follow(log, history, state, number, files)
-        if state is None:
-            history.unbuilt.add(number)
         if state is not None and number in checkpoints:
             _check_checkpoint(log, findings, state)
         if number == wanted:
@@ -112,6 +110,15 @@ def _first_whole(history: History, versions: Sequence[int], checkpoints: Collect
     return whole[0] if whole else versions[0]
 
 
+def _check_gap(history: History, expected: int, number: int) -> None:
+    if expected < number:
+        first, last = expected, number - 1
+        gone = f"entry of version {first}" if first == last else f"entries of versions {first} to {last}"
+        message = f"there is one of version {number}, and no {gone}"
+        history.findings.add(Invariant.VERSION_GAP, message, version=number)
+        history.unread = True
+
+
 def _begin(log: DeltaLog, history: History, number: int) -> TableState | None:
     """The state at a checkpoint. The version's own entry names only its changes, and its change data."""
     entry = _read(log, history, number)
@@ -125,27 +132,24 @@ def _begin(log: DeltaLog, history: History, number: int) -> TableState | None:
 
 
 def _read(log: DeltaLog, history: History, number: int) -> Commit | None:
-    """Reads an entry; returns None if it cannot be read, or has expired meanwhile."""
+    """Reads an entry; returns None if it cannot be read, or has expired since it was listed."""
+    entry = None
     try:
-        return log.read_entry(number)
+        entry = log.read_entry(number)
     except BROKEN as error:
         history.findings.add(Invariant.LOG_ENTRY, f"version {number} cannot be read: {error}", version=number)
-        history.unread = True
-        return None
+    history.unread |= entry is None
+    return entry
 
 
 def _follow(
     log: DeltaLog, history: History, before: TableState | None, number: int, files: FilesOf
 ) -> TableState | None:
-    """The state after an entry; None if neither the entry nor a checkpoint can be read."""
+    """The state after an entry; None if it cannot be read, or there is neither a state before it nor a checkpoint."""
     findings, entry = history.findings, _read(log, history, number)
     if entry is None:
         return None
     if number > 0 and (before is None or number != before.version + 1):
-        if number - 1 not in history.unbuilt:  # otherwise it was said of the first one
-            message = f"there is no entry of version {number - 1}, and there is one of version {number}"
-            findings.add(Invariant.VERSION_GAP, message, version=number)
-            history.unread = True
         _note_references(history, entry)
         return _from_checkpoint(log, findings, number)
     after = _checked_step(history, before, entry)

@@ -26,15 +26,16 @@ _RULES = Rules(unknown=False, entries=True, days=False, zones=False)
 
 
 def read_rows(
-    file: Path, schema: pa.Schema, *, empty: bool = False, csv: CsvStyle | None = None
+    file: Path, schema: pa.Schema, csv: CsvStyle | None = None, *, empty: pa.Table | None = None
 ) -> pl.DataFrame | pa.Table:
     """Reads the rows of a file; ``-`` is JSON from standard input.
 
     Args:
         file: The file.
         schema: The table's columns.
-        empty: Whether JSON may be empty, as what ``scan`` prints of no rows is. Otherwise no rows are an array, ``[]``.
         csv: How a file of CSV is written, if the user has said so.
+        empty: Is returned for JSON without any text, as ``scan`` prints no rows. Without it that is an error: no rows
+            are an array, ``[]``.
 
     Raises:
         typer.BadParameter: the file cannot be read.
@@ -56,7 +57,7 @@ def read_rows(
                 return read_csv_file(_content(file), _with_kind(schema), _RULES, style)
             case ".json" | ".ndjson" | ".jsonl":
                 text = sys.stdin.buffer.read() if standard_input else _content(file)
-                return _read_json(text, schema, empty=empty)
+                return empty if empty is not None and not text.strip() else _read_json(text, schema)
     except BaseException as error:
         if isinstance(error, OSError):
             raise _bad(file, error.strerror or str(error)) from error
@@ -81,8 +82,9 @@ def csv_style(delimiter: str | None, null: str | None, encoding: str | None) -> 
 
 
 def _kind(file: Path) -> str:
-    """Returns the ending of a file's name, without that of its compression."""
-    return Path(file.stem if file.suffix.lower() in _COMPRESSED else file.name).suffix.lower()
+    """Returns the ending of a file's name; of a text that is compressed the one before."""
+    inner = Path(file.stem).suffix.lower()
+    return inner if file.suffix.lower() in _COMPRESSED and inner != ".parquet" else file.suffix.lower()
 
 
 def _content(file: Path) -> bytes:
@@ -100,9 +102,9 @@ def _with_kind(schema: pa.Schema) -> dict[str, pa.Field]:
     return {field.name: field for field in [*schema, pa.field(KIND_COLUMN, pa.string())]}
 
 
-def _read_json(text: bytes, schema: pa.Schema, *, empty: bool) -> pa.Table:
+def _read_json(text: bytes, schema: pa.Schema) -> pa.Table:
     fields = _with_kind(schema)
-    rows = read_file(text if text.strip() or not empty else b"[]", pa.schema(list(fields.values())), _RULES)
+    rows = read_file(text, pa.schema(list(fields.values())), _RULES)
     # a column that no object has is one that the rows lack, and not one of nulls
     given = [name for name, f in fields.items() if not f.nullable or rows[name].null_count < rows.num_rows]
     return rows.select(given) if given else rows

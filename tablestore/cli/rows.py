@@ -150,8 +150,8 @@ def write(  # noqa: PLR0913  # a command's options are its arguments
         Path,
         typer.Argument(
             metavar="FILE",
-            help="Ends with .parquet, .csv, .tsv, .json or .ndjson, or with .gz or .zst behind it; - is JSON from "
-            "standard input.",
+            help="Ends with .parquet, .csv, .tsv, .json or .ndjson, and text also with .gz, .zst or .bz2; - is JSON "
+            "from standard input.",
         ),
     ],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the whole table by the rows.")] = False,
@@ -183,14 +183,15 @@ def write(  # noqa: PLR0913  # a command's options are its arguments
     style = csv_style(delimiter, null, encoding)
     if not (overwrite or overwrite_partitions):
         with open_any_table(name, catalog, token) as table:
-            rows = read_rows(file, table.schema, empty=True, csv=style)
-            if not len(rows):
+            nothing = table.schema.empty_table()
+            rows = read_rows(file, table.schema, style, empty=nothing)
+            if rows is nothing:
                 note("there are no rows: nothing was written")
                 return
             written = table.write(rows)
     else:
         with open_table(name, catalog, token) as managed:
-            rows = read_rows(file, managed.schema, csv=style)
+            rows = read_rows(file, managed.schema, style)
             written = managed.write(rows, overwrite="dynamic" if overwrite_partitions else overwrite)
     if isinstance(written, int):
         note(f"{written:,} messages")

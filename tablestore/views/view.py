@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from filestore.arguments import checks_arguments
 from filestore.checks.report import Finding, Report
 from filestore.delta.state import TableState
-from filestore.errors import Conflict, NotFound, TableStoreError
+from filestore.errors import Conflict, NotFound, TableStoreError, Unavailable
 from filestore.operations.replaced_rows import ChangeRunner
 from filestore.table import FileStore
 from tablestore.table import Table
@@ -201,6 +201,7 @@ class View(ABC, Generic[Result]):
 
         Raises:
             NotFound: ``table-replaced``: a table was dropped since the view was opened.
+            Unavailable: a store does not answer.
         """
         try:
             with self._named_errors():
@@ -211,7 +212,7 @@ class View(ABC, Generic[Result]):
                 empty = not output.files and not output.pending()
                 return [] if empty else [unchecked("a table that it reads was created again since its last refresh")]
         except TableStoreError as error:
-            if error.code == "table-replaced":
+            if error.code == "table-replaced" or isinstance(error, Unavailable):
                 raise
             return [unchecked(error.message)]
 

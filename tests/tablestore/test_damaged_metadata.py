@@ -126,15 +126,25 @@ def test_the_doctor_goes_on_behind_an_entry_that_cannot_be_read(store: Store, ta
     """The table cannot be opened, yet all that is wrong is listed, and each cause once."""
     Path(table.location, FILES["checkpoint"]).unlink()
     Path(table.location, FILES["entry"]).write_bytes(b'{"commitInfo')
-    Path(table.location, "_delta_log/00000000000000000001.json").unlink()
+    for lost in (1, 2):
+        Path(table.location, f"_delta_log/{lost:020}.json").unlink()
     with tablestore.connect(store.target) as stranger:
         report = stranger.examine("shop.t")
     assert [(f.code, f.message.split(":")[0]) for f in report.findings] == [
-        ("version-gap", "there is no entry of version 1, and there is one of version 2"),
+        ("version-gap", "there is one of version 3, and no entries of versions 1 to 2"),
         ("log-entry", "version 3 cannot be read"),
         ("log-entry", "version 6 cannot be built, so its files were not checked"),
     ]
     assert report.version == -1
+
+
+def test_the_log_is_examined_behind_an_older_entry_that_is_damaged(table: Table) -> None:
+    """Its versions can be read from a checkpoint on, so writes succeed, and the doctor must not say that they fail."""
+    Path(table.location, FILES["entry"]).write_bytes(b"")
+    put(again(table), 6)
+    assert [(f.code, f.message.split(":")[0]) for f in again(table).examine().findings] == [
+        ("log-entry", "version 3 cannot be read")
+    ]
 
 
 def test_a_checkpoint_of_another_table_is_not_taken_for_the_tables_own(store: Store, table: Table) -> None:

@@ -230,6 +230,24 @@ IN_THE_WAY: dict[str, Callable[[Path], object]] = {
 }
 
 
+def test_an_aborted_transaction_is_found_by_a_user_who_may_not_read_the_log(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unended(table, 2)
+    config = table.opened.log_config()
+    assert config is not None
+    with open_log(config, table.opened.ambient) as log:
+        log.abort_unnamed(lambda ids: ids)
+
+    def refuse(*_: object) -> None:
+        raise InvalidRequest("READ is not allowed", code="log-not-authorized")
+
+    monkeypatch.setattr(EmbeddedLog, "committed_behind", refuse)
+    found = [(f.code, f.message) for f in table.examine().findings]
+    assert [code for code, _ in found] == [Invariant.ABORTED_TRANSACTION, Invariant.LOG_SILENT]
+    assert found[1][1] == "the log was not asked for committed records that no version covers: READ is not allowed"
+
+
 @pytest.mark.parametrize("what", IN_THE_WAY)
 def test_what_stands_in_the_place_of_the_log_is_a_problem(table: Table, store: Store, what: str) -> None:
     """Each write fails because of it, and each call says which file it is."""

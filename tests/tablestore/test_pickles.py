@@ -11,6 +11,7 @@ import pytest
 
 import tablestore
 from filestore.ambient import system_ambient
+from filestore.errors import Unsupported
 from tablestore import Store, Table
 from tablestore.kafka_table import KafkaTable
 from tests.log.connector.tables import declared
@@ -53,6 +54,22 @@ def test_a_pickle_opens_the_newest_version_and_keeps_the_defaults(tmp_path: Path
             assert (defaults, rows(pickle.loads(sent)[1])) == (3, rows(again(made)))
 
 
+def test_where_the_catalog_holds_the_commits_the_store_is_sent(tmp_path: Path) -> None:
+    with tablestore.connect(tmp_path / "w", commits="catalog") as store:
+        store.create_database("shop")
+        made = store.create_table("shop.t", "id BIGINT, name STRING", primary_key=["id"])
+        assert isinstance(made, Table)
+        put(made, 1)
+        sent = pickle.loads(pickle.dumps(made))
+        assert rows(sent) == rows(made)
+        with pytest.raises(Unsupported) as caught:
+            put(sent, 2)
+        assert caught.value.code == "catalog-commits"
+        with pickle.loads(pickle.dumps(store)) as opened:
+            put(opened.managed_table("shop.t"), 2)
+        assert [row["id"] for row in rows(made)] == [1, 2]
+
+
 def test_a_topic_is_pickled_too() -> None:
     base = {"connector": "kafka", "topic": "t", "properties.bootstrap.servers": "h:1", "format": "json"}
     topic = KafkaTable("shop", "topic", "an id", declared("id BIGINT", base), system_ambient())
@@ -62,6 +79,7 @@ def test_a_topic_is_pickled_too() -> None:
 
 def test_a_secret_is_in_the_pickle_and_in_no_text(tmp_path: Path) -> None:
     database = f"sqlite:///{tmp_path / 'very-secret.db'}"
-    with tablestore.connect(tmp_path / "w", database=database) as store:
+    password = {"table-storage.log.kafka.properties.sasl.password": "very-secret"}
+    with tablestore.connect(tmp_path / "w", database=database, options=password) as store:
         assert b"very-secret" in pickle.dumps(store)
         assert "very-secret" not in repr(store) + repr(store.__reduce__())

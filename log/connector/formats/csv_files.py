@@ -17,6 +17,7 @@ from log.connector.formats.json.values import Rules
 __all__ = ["CsvStyle", "read_csv_file"]
 
 _DELIMITERS = ",;\t|"
+_MARK = "\ufeff"
 _WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -55,17 +56,17 @@ def read_csv_file(
     """
     text = _decoded(content, style.encoding)
     delimiter = style.delimiter or _delimiter(text, fields)
-    lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    header = next((line for line in lines if line), [])
+    header, lines = _header(text, delimiter)
     if not header:
         raise ValueError("it is empty: the first line has the names of the columns")
-    schema = pa.schema([fields.get(name, pa.field(name, pa.string())) for name in _names(header, fields)])
+    names = _names(header, delimiter, fields)
+    schema = pa.schema([fields.get(name, pa.field(name, pa.string())) for name in names])
     for field in schema:
         if found := check_csv_type(field.type):
             raise ValueError(f"column {field.name!r} has {found}: write it as JSON or Parquet")
     form = CsvFormat(schema, delimiter, null_literal=style.null, rules=rules)
     try:
-        texts = form.parsed(text.encode(), schema.names, skip=lines.line_num)
+        texts = form.parsed(text.encode(), schema.names, skip=lines)
     except pa.ArrowInvalid as error:
         raise ValueError(_problem(text, delimiter) or str(error).partition("\n")[0]) from error
     bad: dict[int, str] = {}
@@ -76,32 +77,39 @@ def read_csv_file(
 
 
 def _decoded(content: bytes, encoding: str | None) -> str:
-    if encoding is None:
-        encoding = "utf-16" if content.startswith(_WIDE) else "utf-8-sig"
+    name = encoding or ("utf-16" if content.startswith(_WIDE) else "utf-8")
     try:
-        return content.decode(encoding)
+        return content.decode(name).removeprefix(_MARK)
     except LookupError:
-        raise ValueError(f"there is no encoding {encoding!r}: name one such as utf-8, latin-1 or cp1252") from None
+        raise ValueError(f"there is no encoding {name!r}: name one such as utf-8, latin-1 or cp1252") from None
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
+        line = error.object.count(b"\n", 0, error.start) + 1
+        wrong = error.object[error.start]
         raise ValueError(
-            f"line {line} is not {encoding.removesuffix('-sig')} (byte 0x{content[error.start]:02x}): name the file's "
-            "encoding, such as latin-1 or cp1252"
+            f"line {line} is not {name} (byte 0x{wrong:02x}): name the file's encoding, such as latin-1 or cp1252"
         ) from None
+
+
+def _header(text: str, delimiter: str) -> tuple[list[str], int]:
+    """Returns the names in the first line that is not empty, and how many lines there are up to its end."""
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    try:
+        return next((line for line in lines if line), []), lines.line_num
+    except csv.Error as error:  # such as a field that is larger than the module takes
+        raise ValueError(f"line {lines.line_num}: {error}") from None
 
 
 def _delimiter(text: str, fields: Mapping[str, pa.Field]) -> str:
     """Returns the delimiter by which the first line is names of columns; a comma if none does that."""
-    first = text.lstrip("\r\n").partition("\n")[0].rstrip("\r")
     known = {name.lower() for name in fields}
     for delimiter in _DELIMITERS:
-        header = next(csv.reader([first], delimiter=delimiter), [])
+        header, _ = _header(text, delimiter)
         if header and known.issuperset(name.lower() for name in header):
             return delimiter
     return ","
 
 
-def _names(header: Sequence[str], fields: Mapping[str, pa.Field]) -> list[str]:
+def _names(header: Sequence[str], delimiter: str, fields: Mapping[str, pa.Field]) -> list[str]:
     """Returns the columns of a header's names."""
     spelled = {name.lower(): name for name in fields}
     names = [name if name in fields else spelled.get(name.lower(), name) for name in header]
@@ -109,7 +117,7 @@ def _names(header: Sequence[str], fields: Mapping[str, pa.Field]) -> list[str]:
         if names.count(name) > 1:
             raise ValueError(f"its first line names the column {name!r} more than once")
     if len(names) == 1 and names[0] not in fields:
-        for other in _DELIMITERS[1:]:
+        for other in _DELIMITERS.replace(delimiter, ""):
             if other in names[0]:
                 raise ValueError(f"its first line names one column, {names[0]!r}: is the delimiter {other!r}?")
     return names

@@ -75,11 +75,14 @@ class RangeReader:
         waiting = {b: start for b, start in starts.items() if start < ends[b]}
         try:
             fetcher.assign(waiting)
-            while any(fetcher.positions[b] < ends[b] for b in waiting.keys() - firsts.keys()):
-                for bucket, messages in fetcher.fetch(_MESSAGES_AT_ONCE).by_partition().items():
+            while waiting:
+                for bucket, messages in fetcher.fetch(_MESSAGES_AT_ONCE).before(ends).by_partition().items():
                     place = self._format.first_own(values_of(messages, self._format))
                     if place is not None:
                         firsts.setdefault(bucket, int(messages.offsets[place]))
+                for bucket in [b for b in waiting if b in firsts or fetcher.positions[b] >= ends[b]]:
+                    fetcher.pause(bucket)  # a busy bucket does not hide that another one is silent
+                    del waiting[bucket]
             return firsts
         finally:
             fetcher.close()
