@@ -80,9 +80,9 @@ def examine_opened(table: OpenedTable) -> Report:
         Unavailable: the storage of the table's files does not answer.
     """
     error = why_unread(table)
-    report = examine(FileStore(table.storage, table.identity.location, table.ambient, table.identity.identifier))
     if error is None:
-        return report.with_more(examine_log(table))
+        return examine(table.filestore).with_more(examine_log(table))
+    report = examine(FileStore(table.storage, table.identity.location, table.ambient, table.identity.identifier))
     return report if report.problems else report.with_more([Finding(Invariant.LOG_ENTRY, error.message)])
 
 
