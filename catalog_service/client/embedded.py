@@ -8,7 +8,7 @@ from functools import partial
 from typing import Self
 
 from catalog_service.database.engine import is_there
-from catalog_service.database.names import database_not_found
+from catalog_service.database.name_errors import database_not_found
 from catalog_service.model.names import fold_name
 from catalog_service.model.paths import warehouse_location
 from catalog_service.tables.registration import table_folders

@@ -5,4 +5,5 @@ schema       the SQL tables, and their rows          definitions  definitions as
 engine       connections, migrations, SQL errors     migrations   Alembic's scripts
 url          reads and shows the URL of a database   locks        locks of databases' and tables' names
 stored_rows  rows of the SQL tables as values        held_commits  who keeps the commits of a warehouse apart
+name_errors  errors of names that are not there, or are there already
 """

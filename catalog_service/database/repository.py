@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from catalog_service.database.definitions import VIEW, connector_of, encode_definition
 from catalog_service.database.engine import now_ms, reading, writing
-from catalog_service.database.names import database_not_found, table_exists, table_not_found, view_not_found
+from catalog_service.database.name_errors import database_not_found, table_exists, table_not_found, view_not_found
 from catalog_service.database.schema import (
     DATABASES,
     LEASES,

@@ -53,7 +53,7 @@ from functools import partial
 
 from catalog_service.database.held_commits import HeldCommits
 from catalog_service.database.locks import LOCK_LOST, NameLocks
-from catalog_service.database.names import is_view, table_exists
+from catalog_service.database.name_errors import is_view, table_exists
 from catalog_service.database.repository import Repository
 from catalog_service.database.schema import DatabaseRow, State, TableRow
 from catalog_service.model.names import hidden_name

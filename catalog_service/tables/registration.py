@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from catalog_service.database.names import table_exists
+from catalog_service.database.name_errors import table_exists
 from catalog_service.database.schema import State, TableRow
 from catalog_service.model.names import fold_name, fold_table, shown_name
 from catalog_service.tables.candidates import Candidate, undecided

@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from sqlalchemy import Engine
 
 from catalog_service.database.claims import ClaimRows
-from catalog_service.database.names import is_view, table_exists, table_not_found
+from catalog_service.database.name_errors import is_view, table_exists, table_not_found
 from catalog_service.database.schema import State, TableEntry, TableRow
 from catalog_service.model.names import fold_name, fold_table
 from catalog_service.model.view_definition import ViewDefinition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from catalog_service.database.names import table_exists
+from catalog_service.database.name_errors import table_exists
 from catalog_service.database.schema import State, TableRow
 from catalog_service.model.names import fold_name
 from catalog_service.model.view_definition import ViewDefinition

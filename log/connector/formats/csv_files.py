@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,20 +55,17 @@ def read_csv_file(
         ValueError: it is no such file, or a value does not fit; the text says where.
     """
     text = _decoded(content, style.encoding)
-    delimiter = style.delimiter or _delimiter(text, fields)
-    header, lines = _header(text, delimiter)
-    if not header:
-        raise ValueError("it is empty: the first line has the names of the columns")
-    names = _names(header, delimiter, fields)
+    head = _head(text, style.delimiter, fields)
+    names = head.columns(fields)
     schema = pa.schema([fields.get(name, pa.field(name, pa.string())) for name in names])
     for field in schema:
         if found := check_csv_type(field.type):
             raise ValueError(f"column {field.name!r} has {found}: write it as JSON or Parquet")
-    form = CsvFormat(schema, delimiter, null_literal=style.null, rules=rules)
+    form = CsvFormat(schema, head.delimiter, null_literal=style.null, rules=rules)
     try:
-        texts = form.parsed(text.encode(), schema.names, skip=lines)
+        texts = form.parsed(text.encode(), names, skip=head.lines)
     except pa.ArrowInvalid as error:
-        raise ValueError(_problem(text, delimiter) or str(error).partition("\n")[0]) from error
+        raise ValueError(_problem(text, head.delimiter) or str(error).partition("\n")[0]) from error
     bad: dict[int, str] = {}
     rows = form.typed(texts, np.arange(1, texts.num_rows + 1), bad)
     if bad:
@@ -90,37 +87,50 @@ def _decoded(content: bytes, encoding: str | None) -> str:
         ) from None
 
 
-def _header(text: str, delimiter: str) -> tuple[list[str], int]:
-    """Returns the names in the first line that is not empty, and how many lines there are up to its end."""
-    lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """The first line that is not empty, cut by a delimiter, and how many lines there are up to its end."""
+
+    delimiter: str
+    names: list[str]
+    lines: int
+
+    def is_of(self, fields: Mapping[str, pa.Field]) -> bool:
+        """Returns whether all names are those of columns."""
+        known = {name.lower() for name in fields}
+        return bool(self.names) and known.issuperset(name.lower() for name in self.names)
+
+    def columns(self, fields: Mapping[str, pa.Field]) -> list[str]:
+        """Returns the columns that the names are."""
+        if not self.names:
+            raise ValueError("it is empty: the first line has the names of the columns")
+        spelled = {name.lower(): name for name in fields}
+        found = [name if name in fields else spelled.get(name.lower(), name) for name in self.names]
+        for name in found:
+            if found.count(name) > 1:
+                raise ValueError(f"its first line names the column {name!r} more than once")
+        if len(found) == 1 and found[0] not in fields:
+            for other in _DELIMITERS.replace(self.delimiter, ""):
+                if other in found[0]:
+                    raise ValueError(f"its first line names one column, {found[0]!r}: is the delimiter {other!r}?")
+        return found
+
+
+def _head(text: str, delimiter: str | None, fields: Mapping[str, pa.Field]) -> _Head:
+    """Reads the first line by that delimiter; without one by the first that gives names of columns, else by a comma."""
+    lines = io.StringIO(text, newline="")
+    heads = (_cut(lines, one) for one in (_DELIMITERS if delimiter is None else ()))
+    return next((head for head in heads if head.is_of(fields)), None) or _cut(lines, delimiter or ",")
+
+
+def _cut(text: io.StringIO, delimiter: str) -> _Head:
+    text.seek(0)
+    lines = csv.reader(text, delimiter=delimiter)
     try:
-        return next((line for line in lines if line), []), lines.line_num
+        names = next((line for line in lines if line), [])
     except csv.Error as error:  # such as a field that is larger than the module takes
         raise ValueError(f"line {lines.line_num}: {error}") from None
-
-
-def _delimiter(text: str, fields: Mapping[str, pa.Field]) -> str:
-    """Returns the delimiter by which the first line is names of columns; a comma if none does that."""
-    known = {name.lower() for name in fields}
-    for delimiter in _DELIMITERS:
-        header, _ = _header(text, delimiter)
-        if header and known.issuperset(name.lower() for name in header):
-            return delimiter
-    return ","
-
-
-def _names(header: Sequence[str], delimiter: str, fields: Mapping[str, pa.Field]) -> list[str]:
-    """Returns the columns of a header's names."""
-    spelled = {name.lower(): name for name in fields}
-    names = [name if name in fields else spelled.get(name.lower(), name) for name in header]
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"its first line names the column {name!r} more than once")
-    if len(names) == 1 and names[0] not in fields:
-        for other in _DELIMITERS.replace(delimiter, ""):
-            if other in names[0]:
-                raise ValueError(f"its first line names one column, {names[0]!r}: is the delimiter {other!r}?")
-    return names
+    return _Head(delimiter, names, lines.line_num)
 
 
 def _problem(text: str, delimiter: str) -> str | None:
