@@ -20,7 +20,7 @@ INSTALL := $(PIP) install --progress-bar off --no-deps --no-build-isolation
 # The Java side of SQL. Where there is no javac it is not made, which a sentence says each time.
 SQL_JAR := tablestore/spark/jvm/tablestore-spark-4.2.jar
 
-.PHONY: help env jars versitygw dbt demo test test-fast test-deep soak coverage mutants check format bench lock clean needs
+.PHONY: help env jars versitygw dbt demo test test-fast test-pythons test-deep soak coverage mutants check format bench lock clean needs
 
 help:  ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,7 +33,7 @@ jars: env  ## Fetch Spark's and Kafka's jars (once, about 1 minute)
 versitygw: env  ## Build an S3 server for the tests (once, with Go, about 3 minutes)
 	@$(BIN)/python -m tests.servers.s3
 
-dbt: env  ## Install dbt for the test that runs a project of it (once, about 3 minutes)
+dbt: env  ## Install dbt for the tests with it (once, about 3 minutes)
 	@$(BIN)/python -m tests.servers.dbt
 
 demo: env  ## Show what a table store does; ARGS=--s3: with S3, PostgreSQL, Kafka and a Spark cluster, all on this machine
@@ -41,32 +41,38 @@ demo: env  ## Show what a table store does; ARGS=--s3: with S3, PostgreSQL, Kafk
 	@$(if $(filter --s3,$(ARGS)),deploy/local.sh deploy/demo.sh --ship-packages,$(BIN)/tablestore demo) $(filter-out --s3,$(ARGS))
 
 CORES := $(shell getconf _NPROCESSORS_ONLN)
-# One process more than cores: tests with servers wait for them at times, and too many processes make all of them late.
-WORKERS ?= $(shell expr $(CORES) + 1)
+# Two processes more than cores: tests with servers wait for them at times, and too many processes make all of them late.
+WORKERS ?= $(shell expr $(CORES) + 2)
 # Each takes three minutes, so only whole deep runs make them. Where they are not made their tests are skipped, and say so.
 VERSITYGW := $(BIN)/python -m tests.servers.s3 || true
 DBT := $(BIN)/python -m tests.servers.dbt || true
-# JVMs start sooner with these. Where they cannot be made tests take longer.
-ARCHIVES := $(BIN)/python -m tests.servers.class_archive || true
+# JVMs start sooner with these. Where they cannot be made tests take longer. One takes half a minute of processor time, so
+# the one of programs with settings of their own is for deep runs, which start many.
+ARCHIVES := $(BIN)/python -m tests.servers.class_archive
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
 test: env jars  ## Run all tests, the same cases each time; ARGS="-k name" for some
-	@$(ARCHIVES)
+	@$(ARCHIVES) kafka sql || true
 	@$(PYTEST) $(ARGS)
 
 test-fast: env  ## Run the tests that need no server and little time
 	@TEST_DEPTH=fast $(BIN)/pytest -n $(shell expr $(CORES) + 1) -m "not slow and not kafka and not spark and not s3" $(ARGS)
+
+# The whole fast suite in each; CI takes one of them each time, and what begins within minutes.
+test-pythons: env  ## Run the tests that need no server in the other Pythons that are promised, where the machine has them
+	@$(BIN)/python -m tests.pythons --uv $(UV) $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
 # What fails is kept in .hypothesis and fails again first in the next run; SEED repeats the draws of another run.
 # With MINUTES no test begins later, and pytest-xdist must not begin with the servers that have most tests.
 test-deep: SEED := $(or $(SEED),$(shell date +%s))
 test-deep: env jars  ## Run all tests with all cases and new draws; SHARE=2/3 for a part of what goes deeper
 	@echo "To repeat: make test-deep SEED=$(SEED)$(if $(SHARE), SHARE=$(SHARE))$(if $(ARGS), ARGS='$(ARGS)')"
-	@$(ARCHIVES)
+	@$(ARCHIVES) || true
 	@$(if $(SHARE),,$(VERSITYGW))
 	@$(if $(SHARE),,$(DBT))
 	@TEST_DEPTH=deep TEST_SHARE=$(SHARE) TEST_MINUTES=$(MINUTES) $(PYTEST) \
 	    $(if $(MINUTES),--no-loadscope-reorder) --randomly-seed=$(SEED) --hypothesis-seed=$(SEED) $(ARGS)
+	@$(if $(SHARE)$(MINUTES)$(ARGS),,$(BIN)/python -m tests.pythons --uv $(UV) --seed $(SEED))
 
 soak: env jars  ## Write, follow and kill processes for ten minutes; ARGS=--s3: a whole deployment with S3 and a Spark cluster
 	@$(if $(filter --s3,$(ARGS)),$(VERSITYGW))
@@ -74,7 +80,7 @@ soak: env jars  ## Write, follow and kill processes for ten minutes; ARGS=--s3: 
 
 coverage: export COVERAGE_FILE := $(CURDIR)/.coverage/data
 coverage: env jars  ## Run all tests and list the lines and branches of the product that none of them reaches
-	@$(ARCHIVES)
+	@$(ARCHIVES) || true
 	@rm -rf .coverage; mkdir .coverage; status=0; \
 	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist loadgroup $(ARGS) || status=$$?; \
 	find .coverage -size 0 -delete; \
@@ -87,6 +93,7 @@ check: env  ## Lint, format, types, layers
 	@echo "ruff check"; $(BIN)/ruff check --quiet .
 	@echo "ruff format --check"; $(BIN)/ruff format --quiet --check . || { echo "Run: make format"; exit 1; }
 	@echo "mypy --strict"; $(BIN)/mypy --no-error-summary
+	@echo "mypy of the pages' blocks"; $(BIN)/python -m tests.docs.typed_pages
 	@echo "lint-imports"; $(BIN)/lint-imports --no-logo
 
 format: env  ## Format the code, and repair what ruff can repair
@@ -95,6 +102,7 @@ format: env  ## Format the code, and repair what ruff can repair
 
 bench: env jars  ## Run the benchmarks; ARGS go to the first
 	@$(BIN)/python -m tests.bench $(ARGS)
+	@$(BIN)/python -m tests.bench.growth --spark || test $$? = 1
 	@$(BIN)/python -m tests.bench.reads
 	@$(BIN)/python -m tests.bench.log
 	@$(BIN)/python -m tests.bench.latency
@@ -121,7 +129,7 @@ lock:  ## Write requirements.lock, the images' locks and dbt's anew from pyproje
 	    echo "A lock must name no server and no folder." >&2; exit 1; fi
 
 clean:  ## Remove .venv, build folders and tools' caches (not the jars)
-	@rm -rf .coverage .venv build dist ./*.egg-info .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	@rm -rf .coverage .venv .venv-* build dist ./*.egg-info .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 	@rm -rf spark-warehouse metastore_db derby.log
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

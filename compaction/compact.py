@@ -25,6 +25,7 @@ from filestore.files.writer import TableFiles
 from filestore.model.files import DataFile, Slot
 from filestore.model.partition_set import ALL_PARTITIONS, PartitionSet
 from filestore.model.snapshot import Operation, Snapshot
+from filestore.progress import Counter, Observe
 from filestore.table import FileStore
 from filestore.threads import in_threads
 
@@ -75,17 +76,21 @@ def plan_compaction(
     state: TableState, *, full: bool = False, within: PartitionSet = ALL_PARTITIONS
 ) -> list[CompactionTask]:
     """Plans the compaction of the slots of a version that need it, those with most bytes to merge first. Pure."""
-    slots = {slot: files for slot, files in state.slots().items() if slot.partition in within}
-    choices = {slot: choose(files, state.definition, full=full) for slot, files in slots.items()}
+    slots = [slot for slot in state.files.slots if slot.partition in within]
+    choices = {slot: choose(state.files.of(slot), state.definition, full=full) for slot in slots}
     tasks = [CompactionTask(slot, choice.files, choice.level) for slot, choice in choices.items() if choice is not None]
     return sorted(tasks, key=lambda task: -sum(file.size for file in task.files))
 
 
-def compact_slots(table: TableFiles, tasks: Sequence[CompactionTask]) -> list[CompactionResult]:
+def compact_slots(
+    table: TableFiles, tasks: Sequence[CompactionTask], observe: Observe | None = None
+) -> list[CompactionResult]:
     """Runs the tasks in a thread for each core. If one fails, the files of the others are removed."""
+    rows = sum(file.live_rows for task in tasks for file in task.files)
+    merging = Counter(observe, "merging", total=rows)
 
     def work(task: CompactionTask) -> CompactionResult:
-        return compact_slot(table, task.files, task.level)
+        return compact_slot(table, task.files, task.level, merging)
 
     return in_threads("compaction", work, tasks, partial(discard_compaction, table))
 
@@ -155,7 +160,7 @@ class Compaction(CommitAttempt):
 
     def _proposal(self, commit_id: str) -> Proposal:
         inputs = [file for slot in self._parts for file in self._results[slot].inputs]
-        removes = tuple(path for part in self._parts.values() for path in part.removes)
+        removes = tuple(file for part in self._parts.values() for file in part.inputs)
         return Proposal(
             operation=Operation.COMPACT,
             commit_id=commit_id,

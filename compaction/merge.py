@@ -18,6 +18,7 @@ from filestore.files.parquet import ParquetReader
 from filestore.files.row_groups import RowGroups
 from filestore.files.writer import DataWriter, TableFiles
 from filestore.model.files import DataFile, Slot
+from filestore.progress import Counter
 from filestore.rows.frames import arrow_table, row_group_frames
 from filestore.sorting.merge import merge_frames
 
@@ -54,14 +55,16 @@ class CompactionResult:
     adds: tuple[DataFile, ...]
 
 
-def compact_slot(table: TableFiles, files: Sequence[DataFile], level: int) -> CompactionResult:
+def compact_slot(
+    table: TableFiles, files: Sequence[DataFile], level: int, merging: Counter | None = None
+) -> CompactionResult:
     """Merges files of one slot into sorted files of about the target size, without their deleted rows.
 
-    After an error no new file is left.
+    After an error no new file is left. `merging` counts the rows of the result.
     """
     slot = files[0].slot
     if not table.definition.primary_key:
-        return CompactionResult(slot, tuple(files), _written(table, slot, level, _in_turn(table, files)))
+        return CompactionResult(slot, tuple(files), _written(table, slot, level, _in_turn(table, files), merging))
     passing: list[DataFile] = []
     try:
         waiting = _by_rows(chains(files, table.definition))
@@ -69,7 +72,7 @@ def compact_slot(table: TableFiles, files: Sequence[DataFile], level: int) -> Co
             merged = _written(table, slot, level, _merged(table, some))
             passing += merged
             waiting = _by_rows([*waiting[len(some) :], merged])
-        return CompactionResult(slot, tuple(files), _written(table, slot, level, _merged(table, waiting)))
+        return CompactionResult(slot, tuple(files), _written(table, slot, level, _merged(table, waiting), merging))
     finally:
         discard(table, passing)
 
@@ -98,11 +101,15 @@ def _share(table: TableFiles, file: DataFile) -> float:
     return float(max(max(group.num_rows / rows, group.total_byte_size / size) for group in groups))
 
 
-def _written(table: TableFiles, slot: Slot, level: int, frames: Iterable[pl.DataFrame]) -> tuple[DataFile, ...]:
+def _written(
+    table: TableFiles, slot: Slot, level: int, frames: Iterable[pl.DataFrame], counter: Counter | None = None
+) -> tuple[DataFile, ...]:
     schema = table.file_schema
     with DataWriter(table, slot, level) as writer:
         for frame in row_group_frames(frames, table.definition.options["row-group.rows"]):
             writer.write(arrow_table(frame, schema))
+            if counter is not None:
+                counter.add(frame.height)
         return writer.finish()
 
 

@@ -29,17 +29,12 @@ class Rebased:
     Attributes:
         version: The version.
         adds: The new files, with the rows marked that died since the compaction began.
-        inputs: The input files that are still in that version, as they are in it.
+        inputs: The input files that are still in that version, as they are in it: the commit removes them.
     """
 
     version: int
     adds: tuple[DataFile, ...]
     inputs: tuple[DataFile, ...]
-
-    @property
-    def removes(self) -> tuple[str, ...]:
-        """The paths that the commit removes."""
-        return tuple(file.path for file in self.inputs)
 
 
 def rebased(store: FileStore, part: Rebased, state: TableState) -> Rebased:
@@ -58,7 +53,7 @@ def rebased(store: FileStore, part: Rebased, state: TableState) -> Rebased:
     table = store.table_files(state)
     dead: list[pl.DataFrame] = []
     for file in part.inputs:
-        now = state.files.get(file.path)
+        now = state.files.current(file)
         if now is None:
             _check_died_out(store, file.path, part.version, state.version)
         died = died_meanwhile(table, file, now)
@@ -66,7 +61,7 @@ def rebased(store: FileStore, part: Rebased, state: TableState) -> Rebased:
             raise input_changed(f"rows of {file.path} died, and without a key they cannot be found again")
         if len(died):
             dead += keys_at(table, file, died)
-    inputs = tuple(state.files[file.path] for file in part.inputs if file.path in state.files)
+    inputs = tuple(now for file in part.inputs if (now := state.files.current(file)) is not None)
     return Rebased(state.version, without(table, part.adds, dead) if dead else part.adds, inputs)
 
 

@@ -54,7 +54,8 @@ def plan_tombstone_cleanups(state: TableState, now_ms: int) -> list[TombstoneCle
     definition = state.definition
     remembered_ms = now_ms - definition.tombstone_retention_ms
     cleanups = []
-    for slot, runs in state.tombstones().items():
+    for slot in state.tombstones.slots:
+        runs = state.tombstones.of(slot)
         young = tuple(run for run in runs if run.modified_ms >= remembered_ms)
         merged = young if len(young) >= definition.options["num-sorted-run.compaction-trigger"] else ()
         if merged or len(young) < len(runs):

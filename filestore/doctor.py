@@ -6,7 +6,6 @@ slot.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 
 from filestore.checks.contents import check_file
@@ -21,6 +20,7 @@ from filestore.delta.state import TableState
 from filestore.errors import Corrupt, NotFound
 from filestore.model.files import DataFile
 from filestore.model.schema import Schema
+from filestore.progress import Counter, Observe
 from filestore.secrets import literal_secrets
 from filestore.table import FileStore
 
@@ -29,12 +29,13 @@ __all__ = ["Finding", "Invariant", "Report", "Severity", "examine"]
 _ORDER = (Severity.PROBLEM, Severity.ORPHAN, Severity.NOTE)
 
 
-def examine(store: FileStore, version: int | None = None) -> Report:
+def examine(store: FileStore, version: int | None = None, observe: Observe | None = None) -> Report:
     """Checks the whole history, and the files of one version.
 
     Args:
         store: The table.
         version: The version whose files are read; the newest if None.
+        observe: Takes how many of these files were read.
 
     Raises:
         NotFound: there is no table, or no such version.
@@ -52,7 +53,7 @@ def examine(store: FileStore, version: int | None = None) -> Report:
     findings = Findings()
     history = read_history(store.delta_log, version, findings, store.table_files)
     if history.state is not None:
-        _examine_files(store, history.state, history.schemas, findings)
+        _examine_files(store, history.state, history.schemas, findings, observe)
     if history.newest is not None:
         _note_secrets(history.newest, findings)
     try:
@@ -77,22 +78,35 @@ def _note_secrets(newest: TableState, findings: Findings) -> None:
         )
 
 
-def _examine_files(store: FileStore, state: TableState, schemas: Mapping[str, Schema], findings: Findings) -> None:
+def _examine_files(
+    store: FileStore,
+    state: TableState,
+    schemas: Mapping[str, Schema],
+    findings: Findings,
+    observe: Observe | None,
+) -> None:
     table = store.table_files(state)
-    for slot, files in sorted(state.slots().items(), key=lambda pair: repr(pair[0])):
-        readable: list[DataFile] = [f for f in files if check_file(table, f, findings, schemas.get(f.path))]
+    checking = Counter(observe, "checking", "files", len(state.files))
+
+    def is_readable(file: DataFile) -> bool:
+        readable = check_file(table, file, findings, schemas.get(file.path))
+        checking.add(1)
+        return readable
+
+    for slot in sorted(state.files.slots, key=repr):
+        readable = [file for file in state.files.of(slot) if is_readable(file)]
         if state.definition.primary_key and len(readable) > 1:
             check_unique(table, slot, readable, findings)
     _note_files_without_checksums(state, findings)
-    for run in itertools.chain.from_iterable(state.pending().values()):
+    for run in state.pending:
         check_run(table, run, findings, schemas.get(run.path))
-    for tombstones in itertools.chain.from_iterable(state.tombstones().values()):
+    for tombstones in state.tombstones:
         check_tombstones(table, tombstones, findings)
 
 
 def _note_files_without_checksums(state: TableState, findings: Findings) -> None:
     """Counts the files in which damage may not be noticed."""
-    without = sorted(path for path, file in state.files.items() if not file.has_checksums)
+    without = sorted(file.path for file in state.files if not file.has_checksums)
     if without:
         findings.add(
             Invariant.NO_CHECKSUMS,
@@ -104,11 +118,10 @@ def _note_files_without_checksums(state: TableState, findings: Findings) -> None
 
 def _report(store: FileStore, state: TableState | None, findings: Findings) -> Report:
     ordered = sorted(findings, key=lambda f: _ORDER.index(f.severity))
-    files = state.files.values() if state is not None else ()
     return Report(
         location=store.location,
         version=-1 if state is None else state.version,
-        files=len(files),
-        rows=sum(f.live_rows for f in files),
+        files=0 if state is None else len(state.files),
+        rows=0 if state is None else state.totals.live_rows,
         findings=tuple(ordered),
     )

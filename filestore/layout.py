@@ -207,7 +207,12 @@ def decode_path(encoded: str) -> str:
 
 def partition_folder(partition: Partition) -> str:
     """Returns the folder of a partition's files in the table's; empty without partition columns."""
-    return "/".join(f"{_plain(name)}-{_plain(str(value))}" for name, value in partition)
+    return "/".join(_seen(f"{_plain(name)}-{_plain(str(value))}") for name, value in partition)
+
+
+def _seen(folder: str) -> str:
+    """Gives a folder another first character if readers would skip it: a column is called `日` or `.net`."""
+    return f"~{folder}" if folder.startswith(("_", ".")) else folder
 
 
 def _slot_folder(partition: Partition, bucket: int) -> str:

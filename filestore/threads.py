@@ -19,8 +19,9 @@ def in_threads(
     work: Callable[[Task], Result],
     tasks: Sequence[Task],
     forget: Callable[[list[Result]], None],
+    most: int | None = None,
 ) -> list[Result]:
-    """Runs the tasks in a thread for each core, and returns their results in the order of the tasks.
+    """Runs the tasks in a thread for each core, or in `most` threads; returns their results in the order of the tasks.
 
     If a task fails, `forget` gets the results of those that succeeded, and the error is raised. So it is after an
     interrupt: tasks that have begun end first, and no other begins. An interpreter that is shutting down starts no
@@ -28,7 +29,7 @@ def in_threads(
     """
     futures: list[Future[Result]] = []
     own: list[Result] = []
-    pool = ThreadPoolExecutor(min(len(tasks), os.cpu_count() or 1), name)
+    pool = ThreadPoolExecutor(max(1, min(len(tasks), most or os.cpu_count() or 1)), name)
     try:
         with suppress(RuntimeError):
             futures += (pool.submit(work, task) for task in tasks)

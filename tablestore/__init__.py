@@ -10,9 +10,9 @@
 
 For Spark see `tablestore.spark`. Errors are a small tree, grouped by what to do next: see `filestore.errors`.
 
-The modules beside the packages are the entry points (`store`, `table` with `care`, `kafka_table`), `jars`, which
-fetches the jars of Spark and of Kafka brokers, and `hidden_packages`, which is imported first. The packages, each above
-those that it uses:
+The modules beside the packages are the entry points (`store` with `store_tables` and `loading`, `table` with `care`,
+`kafka_table`), `jars`, which fetches the jars of Spark and of Kafka brokers, and `hidden_packages`, which is imported
+first. The packages, each above those that it uses:
 
     cli          the command line                       demo         the main features on a year of flights
     metrics      the page of all metrics, /metrics      spark        reads and writes tables in a Spark session

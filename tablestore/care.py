@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
+from compaction.compact import compact_slots
 from compaction.maintenance import Maintenance, maintain
 from compaction.on_request import compact_on_request
 from filestore.arguments import checks_arguments
@@ -16,6 +18,8 @@ from filestore.errors import TableStoreError
 from filestore.life.expiry import Expiry, expire
 from filestore.life.orphans import clean_orphans
 from filestore.model.snapshot import Snapshot
+from filestore.operations.fold import fold_slots
+from filestore.progress import Observe
 from filestore.table import FileStore
 from filestore.unreadable import is_unreadable
 from managed_table.opened import OpenedTable
@@ -36,17 +40,34 @@ class Care:
     opened: OpenedTable
     filestore: FileStore
 
-    def compact(self, full: bool = False, *, partitions: Sequence[Mapping[str, Any]] | None = None) -> Snapshot | None:
+    def compact(
+        self,
+        full: bool = False,
+        *,
+        partitions: Sequence[Mapping[str, Any]] | None = None,
+        observe: Observe | None = None,
+    ) -> Snapshot | None:
         """Folds pending runs and merges sorted runs of the buckets that have many, or of all with ``full=True``.
 
         With `partitions`, which are as for `drop_partitions`, it does so in these only. It returns the last snapshot
-        that it committed; None if no bucket needed anything.
+        that it committed; None if no bucket needed anything. `observe` takes how many rows are merged so far.
         """
-        return compact_on_request(self.filestore, full=full, partitions=partitions)
+        return compact_on_request(
+            self.filestore,
+            full=full,
+            partitions=partitions,
+            fold_runner=partial(fold_slots, observe=observe),
+            runner=partial(compact_slots, observe=observe),
+        )
 
-    def expire(self, *, dry_run: bool = False) -> Expiry:
-        """Expires old versions by the options ``snapshot.*``, except those that tags and consumers keep."""
-        return expire(self.filestore, dry_run=dry_run)
+    def expire(self, *, dry_run: bool = False, keep: timedelta = timedelta(0)) -> Expiry:
+        """Expires old versions by the options ``snapshot.*``, except those that tags and consumers keep.
+
+        Args:
+            dry_run: Only returns what would be removed.
+            keep: Every version that was the newest one within this duration stays, whatever the options say.
+        """
+        return expire(self.filestore, dry_run=dry_run, keep=keep)
 
     def maintain(self) -> Maintenance:
         """Creates the tag that is due and expires versions: call it from time to time. It is safe to repeat."""
@@ -70,10 +91,10 @@ class Care:
         return examine_opened(self.opened)
 
 
-def examine_opened(table: OpenedTable) -> Report:
+def examine_opened(table: OpenedTable, observe: Observe | None = None) -> Report:
     """Checks every invariant of FORMAT.md on stored bytes, and asks the log.
 
-    Of a table whose newest version cannot be read it checks what can be.
+    Of a table whose newest version cannot be read it checks what can be. `observe` takes how many files were read.
 
     Raises:
         NotFound: the table was dropped (``no-table``), or made again (``table-replaced``).
@@ -81,7 +102,7 @@ def examine_opened(table: OpenedTable) -> Report:
     """
     error = why_unread(table)
     if error is None:
-        return examine(table.filestore).with_more(examine_log(table))
+        return examine(table.filestore, observe=observe).with_more(examine_log(table))
     report = examine(FileStore(table.storage, table.identity.location, table.ambient, table.identity.identifier))
     return report if report.problems else report.with_more([Finding(Invariant.LOG_ENTRY, error.message)])
 

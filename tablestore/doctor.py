@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from filestore.checks.report import Report
 from filestore.errors import NotFound, TableStoreError, Unsupported
+from filestore.progress import Observe
 from tablestore.care import examine_opened, why_unread
 from tablestore.views.creation import compare_view
 
@@ -39,13 +40,14 @@ class Examined:
         return self.report is not None and self.report.healthy
 
 
-def examine_named(store: Store, name: str, engine: QueryEngine | None = None) -> Report:
+def examine_named(store: Store, name: str, engine: QueryEngine | None = None, observe: Observe | None = None) -> Report:
     """Checks a table, and of a maintained view also that its rows are the result of the query.
 
     Args:
         store: The store.
         name: ``database.table``.
         engine: Computes queries that need one; without it the rows of such views are not compared.
+        observe: Takes how many files were read.
 
     Raises:
         Unsupported: ``connector-table``.
@@ -53,7 +55,7 @@ def examine_named(store: Store, name: str, engine: QueryEngine | None = None) ->
         Unavailable: as `examine_opened`.
     """
     table = store.unread_table(name)
-    report = examine_opened(table)
+    report = examine_opened(table, observe)
     if why_unread(table) is not None or not table.definition.is_view:
         return report
     return report.with_more(compare_view(store, name, engine))

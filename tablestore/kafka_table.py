@@ -26,7 +26,7 @@ from log.connector.decoding import asked_schema
 from log.connector.metadata.plans import plan_write
 from log.connector.ranges import PartitionRange
 from log.connector.startup import Startup, StartupMode
-from tablestore.following.result_mode import ResultMode, result_mode
+from tablestore.following.result_mode import Mode, ResultMode, result_mode
 from tablestore.incoming.fitting import fit
 from tablestore.incoming.given import Rows, arrow_parts
 from tablestore.normalizing.spec import NormalizerSpec
@@ -136,7 +136,7 @@ class KafkaTable:
         where: Predicate | None = None,
         *,
         options: Mapping[str, str] | None = None,
-        mode: str = "upsert",
+        mode: Mode = "upsert",
     ) -> KafkaScan:
         """Reads the changes that the topic has now, from the place that ``scan.startup.mode`` chooses.
 
@@ -174,7 +174,7 @@ class KafkaTable:
         columns: Sequence[str] | None = None,
         *,
         options: Mapping[str, str] | None = None,
-        mode: str = "upsert",
+        mode: Mode = "upsert",
         state: str | PathLike[str] | None = None,
         consumer: str | None = None,
         stop: Stop = None,

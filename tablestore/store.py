@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
@@ -11,21 +10,21 @@ import pyarrow as pa
 
 from catalog_service.client import is_service, warehouse_location
 from catalog_service.wire.registrations import Registration
-from catalog_service.wire.tables import CreateTable
 from catalog_service.wire.views import CreateView, ViewInfo
 from filestore.ambient import Ambient, system_ambient
 from filestore.arguments import checked, checks_arguments
 from filestore.contexts import Closing
-from filestore.errors import AlreadyExists, NotFound, Unsupported
 from filestore.metrics.meter import NO_METER, Meter
 from filestore.model.schema import Schema
-from filestore.model.table_columns import TableColumns
+from filestore.progress import Observe
 from filestore.storage.locations import Storages
-from managed_table.opened import OpenedTable
 from tablestore.address import Address
-from tablestore.defaults import table_defaults, with_defaults
+from tablestore.defaults import table_defaults
+from tablestore.incoming.files.row_file import RowFile, csv_style
+from tablestore.loading import NewTable, files_of, plan_load
+from tablestore.lookup.request import Kind
 from tablestore.open_tables import OpenTables
-from tablestore.table import Table
+from tablestore.store_tables import StoreTables
 from tablestore.table_names import in_one_database, split
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from filestore.metrics.registry import Metrics
     from tablestore.doctor import Examined
     from tablestore.ingesting.ingestion import Ingestion
-    from tablestore.kafka_table import KafkaTable
+    from tablestore.table import Table
     from tablestore.views.maintained import MaintainedJoin
 
 __all__ = ["Store", "connect"]
@@ -83,8 +82,8 @@ def connect(  # noqa: PLR0913  # it says where everything is
 
 
 @checks_arguments()
-class Store(Closing):
-    """Databases and tables of one catalog. Close it, or use it in a ``with``."""
+class Store(StoreTables, Closing):
+    """Databases, tables and views of one catalog. Close it, or use it in a ``with``."""
 
     def __init__(self, address: Address, ambient: Ambient, meter: Meter = NO_METER) -> None:
         self._address = address
@@ -122,115 +121,47 @@ class Store(Closing):
         """Lists the names of all databases, sorted."""
         return self._catalog.list_databases()
 
-    def list_tables(self, database: str) -> list[str]:
-        """Lists the names of a database's tables, sorted. `NotFound` if there is no such database."""
-        return self._catalog.list_tables(database)
-
-    def create_table(
+    def load(  # noqa: PLR0913  # what files can be is its arguments
         self,
+        files: str | PathLike[str] | Sequence[str | PathLike[str]],
         name: str,
-        schema: pa.Schema | Schema | str,
         *,
         primary_key: Sequence[str] = (),
         partition_by: Sequence[str] = (),
+        columns: str | None = None,
         options: Mapping[str, str] | None = None,
         comment: str | None = None,
-        if_not_exists: bool = False,
-    ) -> Table | KafkaTable:
-        """Creates a table: catalog entry, Delta table at version 0, and log. With a connector it has only the entry.
+        delimiter: str | None = None,
+        null: str | None = None,
+        encoding: str | None = None,
+        timestamp_format: str | Sequence[str] = (),
+        observe: Observe | None = None,
+    ) -> Table:
+        """Writes files into a table as one commit, and creates table and database if there is none (docs/tables.md).
 
         Args:
-            name: ``database.table``.
-            schema: An Arrow schema, or a SQL column list such as ``"id BIGINT, name STRING"``, which may contain
-                ``PRIMARY KEY (id) NOT ENFORCED``.
-            primary_key: Key columns: writes become upserts. They are NOT NULL, whether or not the schema says so.
-            partition_by: Partition columns; with a primary key they must be part of it.
-            options: See the options reference. They take precedence over those of `connect`. With ``connector`` =
-                ``kafka`` or ``upsert-kafka`` the table is a Kafka topic (log/connector/CONNECTORS.md).
-            comment: Free text.
-            if_not_exists: Returns an existing table of that name instead of raising `AlreadyExists`.
-
-        Raises:
-            InvalidRequest: a bad name, type, key or option. Nothing was created.
-        """
-        request = self._request(name, schema, primary_key, partition_by, options, comment)
-        return self._tables.open(self._catalog.create_table(split(name)[0], request, if_not_exists=if_not_exists))
-
-    @contextmanager
-    def staged_table(
-        self,
-        name: str,
-        schema: pa.Schema | Schema | str,
-        *,
-        primary_key: Sequence[str] = (),
-        partition_by: Sequence[str] = (),
-        options: Mapping[str, str] | None = None,
-        comment: str | None = None,
-        replace: bool = False,
-    ) -> Iterator[Table | KafkaTable]:
-        """Creates a table that others see when the block ends, with all that was written in it.
-
-        If the block raises an error nothing is left, and a table of that name stays as it is.
-
-            with store.staged_table("shop.totals", "id BIGINT, total DOUBLE", replace=True) as table:
-                table.write(rows)
-
-        Args:
-            name: ``database.table``.
-            schema: As in `create_table`, as are the other arguments.
-            primary_key: Key columns.
+            files: Paths of files of CSV, JSON or Parquet on this machine, or patterns such as ``"sales/*.csv"``.
+            name: ``database.table``. If it exists its columns hold, and the rows are upserts if it has a primary key.
+            primary_key: Of a new table, as are the next ones.
             partition_by: Partition columns.
+            columns: A SQL list of columns that shall have another type than what the files' values say.
             options: The table's options.
             comment: Free text.
-            replace: Whether a table of that name is dropped in the moment in which this one appears. Its followers end
-                with `NotFound`.
+            delimiter: Of CSV, as are the next ones. Default: by its first lines.
+            null: How nulls are written; default: as nothing.
+            encoding: Such as ``"latin-1"``; default: UTF-8, or by its first bytes.
+            timestamp_format: How days and times are written besides ISO 8601, such as ``"%d.%m.%Y"``.
+            observe: Takes how far the load is: as for `Table.write`, and before that the rows read for a new table.
 
         Raises:
-            AlreadyExists: ``table-exists``: a view has the name, or a table has it and `replace` is not set.
-            InvalidRequest, NotFound, Unavailable: as `create_table`.
+            InvalidRequest: ``bad-file``, ``files-differ``, or as `create_table` and `Table.write`. Nothing was written.
+            AlreadyExists: ``table-exists``: with another key, other partition columns, or others than `columns`.
         """
-        if not replace:
-            self._require_free(name)
-        table = self.stage_table(name, schema, primary_key, partition_by, options, comment)
-        staged = table.identifier
-        try:
-            yield table
-            self.publish_table(staged, name, replace=replace)
-        except BaseException:
-            self.drop_table(staged, if_exists=True)
-            raise
-
-    def stage_table(
-        self,
-        name: str,
-        schema: pa.Schema | Schema | str,
-        primary_key: Sequence[str] = (),
-        partition_by: Sequence[str] = (),
-        options: Mapping[str, str] | None = None,
-        comment: str | None = None,
-    ) -> Table | KafkaTable:
-        """Creates a table with a hidden name, which `publish_table` or `drop_table` takes.
-
-        Prefer `staged_table`: a table that is neither published nor dropped stays for a day.
-        """
-        request = self._request(name, schema, primary_key, partition_by, options, comment)
-        return self._tables.open(self._catalog.create_table(split(name)[0], request, staged=True))
-
-    def publish_table(self, staged: str, name: str, *, replace: bool = False) -> Table | KafkaTable:
-        """Gives a staged table its name; `AlreadyExists` (``table-exists``) if that is taken, unless `replace`."""
-        return self._tables.open(self._catalog.rename_table(*in_one_database(staged, name), replace=replace))
-
-    def rename_table(self, name: str, new_name: str) -> Table | KafkaTable:
-        """Gives a table another name in its database, and opens it. Its files and its log stay where they are.
-
-        Whoever has opened the table goes on with it, and the name in his messages is the old one.
-
-        Raises:
-            InvalidRequest: ``bad-name``; ``other-database``: the new name is in another database.
-            NotFound: there is no such table.
-            AlreadyExists: ``table-exists``: a table or a view has the new name.
-        """
-        return self._tables.open(self._catalog.rename_table(*in_one_database(name, new_name)))
+        new = NewTable(primary_key, partition_by, options or {}, comment, columns)
+        times = [timestamp_format] if isinstance(timestamp_format, str) else timestamp_format
+        style = csv_style(delimiter, null, encoding, times)
+        found = [RowFile.of(path, style) for path in files_of(files)]
+        return plan_load(self, name, found, new, observe).run(observe)[0]
 
     def list_views(self, database: str) -> list[str]:
         """Lists the names of a database's views, sorted. `NotFound` if there is no such database."""
@@ -286,35 +217,6 @@ class Store(Closing):
         """Drops a view. What it reads stays."""
         self._catalog.drop_view(*split(name), if_exists=if_exists)
 
-    def table(self, name: str) -> Table | KafkaTable:
-        """Opens a table. `NotFound` if there is none."""
-        return self._tables.open(self._catalog.get_table(*split(name)))
-
-    def managed_table(self, name: str) -> Table:
-        """Opens a table that has files and versions.
-
-        Raises:
-            NotFound: there is none.
-            Unsupported: ``connector-table``: it is a Kafka topic.
-        """
-        return Table(self.unread_table(name))
-
-    def unread_table(self, name: str) -> OpenedTable:
-        """Returns what a catalog says of a managed table, of which nothing need be readable. Errors: `managed_table`'s.
-
-        Its attributes read it, and raise what is wrong then. Nearly all want `managed_table`.
-        """
-        info = self._catalog.get_table(*split(name))
-        declaration = info.declaration()
-        if declaration is None:
-            return self._tables.unread(info)
-        raise Unsupported(
-            f"table {name} has connector = {declaration.connector}: it is the topic "
-            f"{declaration.topic!r}, without files and versions, and this is for managed tables. Read it with "
-            "scan or follow, and write it; in Spark with what SparkStore.table gives",
-            code="connector-table",
-        )
-
     def ingest(
         self,
         topic: str,
@@ -365,7 +267,7 @@ class Store(Closing):
         left: str,
         right: str,
         on: str | Sequence[str],
-        kind: str = "inner",
+        kind: Kind = "inner",
         select: str | Sequence[str] | None = None,
         at: str | None = None,
         options: Mapping[str, str] | None = None,
@@ -408,15 +310,15 @@ class Store(Closing):
 
         return open_join(self, name)
 
-    def examine(self, name: str) -> Report:
+    def examine(self, name: str, *, observe: Observe | None = None) -> Report:
         """Checks a table, its log, and of a maintained view also that its rows are the result of the query.
 
-        It finds what is damaged even if the table cannot be opened for that. Errors are those of `managed_table`, and
-        `Unavailable` if the table's storage does not answer.
+        It finds what is damaged even if the table cannot be opened for that. Errors are those of `table`, and
+        `Unavailable` if the table's storage does not answer. `observe` takes how many files were read.
         """
         from tablestore.doctor import examine_named  # here, since it loads views
 
-        return examine_named(self, name)
+        return examine_named(self, name, observe=observe)
 
     def examine_all(self, database: str | None = None) -> Iterator[Examined]:
         """Checks each managed table of the catalog, or of one database, as `examine` does.
@@ -439,48 +341,6 @@ class Store(Closing):
         """
         return self._catalog.register(None if place is None else fspath(place), name)
 
-    def drop_table(self, name: str, if_exists: bool = False) -> None:
-        """Drops a table with its files and its log. A topic that existed before stays, as does a connector's topic."""
-        self._catalog.drop_table(*split(name), if_exists=if_exists)
-
     def close(self) -> None:
         """Closes connections."""
         self._catalog.close()
-
-    def _request(
-        self,
-        name: str,
-        schema: pa.Schema | Schema | str,
-        primary_key: Sequence[str],
-        partition_by: Sequence[str],
-        options: Mapping[str, str] | None,
-        comment: str | None,
-    ) -> CreateTable:
-        return CreateTable.of(
-            split(name)[1],
-            _schema(schema, primary_key),
-            primary_key=primary_key,
-            partition_by=partition_by,
-            options=with_defaults(self._defaults, options or {}, keyed=bool(primary_key)),
-            comment=comment,
-        )
-
-    def _require_free(self, name: str) -> None:
-        """Refuses a taken name before anything is written."""
-        try:
-            self._catalog.get_table(*split(name))
-        except NotFound as error:
-            if error.code == "table-not-found":
-                return
-            if error.code != "is-view":
-                raise
-        raise AlreadyExists(
-            f"there is a table or a view {name} already: choose another name, or pass replace=True", code="table-exists"
-        )
-
-
-def _schema(schema: pa.Schema | Schema | str, primary_key: Sequence[str]) -> Schema | TableColumns | str:
-    if isinstance(schema, str):
-        return schema
-    parsed = TableColumns.from_arrow(schema) if isinstance(schema, pa.Schema) else schema
-    return parsed.required(primary_key)

@@ -19,6 +19,7 @@ from filestore.model.evolution import Evolution
 from filestore.model.files import DataFile
 from filestore.model.snapshot import Snapshot
 from filestore.operations.alter import plan_alter
+from filestore.progress import Observe
 from filestore.reading.get import get_rows
 from filestore.reading.predicate import Predicate
 from filestore.rows.partitions import partition_set
@@ -28,15 +29,16 @@ from tablestore.care import Care
 from tablestore.following.consumed import Consumed
 from tablestore.following.follow import Follower, Following, FollowOptions, Stop
 from tablestore.following.follow_metrics import FollowMeter
+from tablestore.following.gaps import OnGap
 from tablestore.following.gaps import on_log_gap as choice_on_gap
-from tablestore.following.result_mode import ResultMode, result_mode
-from tablestore.following.starting import StartOptions
+from tablestore.following.result_mode import Mode, ResultMode, result_mode
+from tablestore.following.starting import ScanFrom, StartOptions
 from tablestore.following.tail_run import TailRun
-from tablestore.incoming.given import Rows, arrow_rows
+from tablestore.incoming.given import Rows, arrow_parts
 from tablestore.logcare.metrics import measure_log
 from tablestore.logcare.status import BucketLog, log_status
 from tablestore.lookup.lookups import Lookups
-from tablestore.lookup.request import LookupRequest
+from tablestore.lookup.request import Expired, Kind, LookupRequest
 from tablestore.lookup.rows import lookup_rows
 from tablestore.reading.asked_keys import Keys, asked_keys
 from tablestore.reading.batch_size import batch_size
@@ -167,13 +169,13 @@ class Table(Versioned, Consumed, Care):
         rows: Rows,
         on: str | Sequence[str] | Mapping[str, str] | None = None,
         *,
-        kind: str = "left",
+        kind: Kind = "left",
         columns: Sequence[str] | None = None,
         prefix: str = "",
         at: str | None = None,
         version: int | None = None,
         fresh: bool = False,
-        expired: str = "fail",
+        expired: Expired = "fail",
     ) -> pa.Table:
         """Joins rows with the rows of this table that have their key (docs/lookup-joins.md).
 
@@ -207,15 +209,15 @@ class Table(Versioned, Consumed, Care):
 
     def follow(  # noqa: PLR0913  # what a reader can choose are its arguments
         self,
-        scan: str | None = None,
+        scan: ScanFrom | None = None,
         *,
         timestamp: datetime | None = None,
         version: int | None = None,
         tag: str | None = None,
-        mode: str = "upsert",
+        mode: Mode = "upsert",
         stop: Stop = None,
         consumer: str | None = None,
-        on_log_gap: str = "fail",
+        on_log_gap: OnGap = "fail",
         max_rows_per_batch: int | None = None,
     ) -> Following:
         """Yields the table's rows and then its changes as they are committed, in Arrow batches with ``_kind``.
@@ -279,6 +281,7 @@ class Table(Versioned, Consumed, Care):
         *,
         app: tuple[str, int] | None = None,
         if_version: int | None = None,
+        observe: Observe | None = None,
     ) -> Snapshot:
         """Writes rows as one commit: upserts if the table has a primary key, else inserts.
 
@@ -296,9 +299,11 @@ class Table(Versioned, Consumed, Care):
             if_version: The version from which the rows were worked out. They are written only if no row of their keys
                 (with `overwrite`: of the partitions that they replace) has changed since. Where a write does not look
                 keys up (docs/tables.md), any changed row of its buckets counts. Compactions alone do not count.
+            observe: Takes how far the write is (`filestore.progress`): the rows that were read, then those written.
 
         Returns:
-            The snapshot that has the rows; that of an earlier attempt if `app` was written already.
+            The snapshot that has the rows; that of an earlier attempt if `app` was written already. No rows make no
+            version, unless they overwrite something or have an `app`: then it is the newest snapshot.
 
         Raises:
             InvalidRequest: rows that do not fit. Nothing was changed.
@@ -307,10 +312,10 @@ class Table(Versioned, Consumed, Care):
         """
         number = None if app is None else app_version(*app)
         state = self.filestore.state()
-        given = GivenRows(arrow_rows(rows, state.definition.schema.to_arrow()))
-        given.fitted(state.definition)  # rows that do not fit are refused before anything begins
         basis = Basis.of(if_version)
-        snapshot = self._writer.write(given, overwrite=overwrite, app=number, base=state, basis=basis)
+        with GivenRows(arrow_parts(rows, state.definition.schema.to_arrow()), observe) as given:
+            given.fitted(state.definition)  # rows that do not fit are refused before anything begins
+            snapshot = self._writer.write(given, overwrite=overwrite, app=number, base=state, basis=basis)
         self.in_writer.after_commit(state.definition)
         return snapshot
 
@@ -397,7 +402,7 @@ class Table(Versioned, Consumed, Care):
 
     def files(self, version: int | None = None) -> list[DataFile]:
         """Lists the live data files, by path."""
-        return sorted(self.filestore.state(version).files.values(), key=lambda f: f.path)
+        return sorted(self.filestore.state(version).files, key=lambda f: f.path)
 
     def detail(self) -> dict[str, Any]:
         """Describes the table's definition and contents as plain values."""

@@ -28,6 +28,10 @@ from tests.warehouses import warehouse
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# Tests see no terminal and no CI but their own: what a command prints depends on these.
+for _name in ("CI", "TERM", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "PAGER"):
+    os.environ.pop(_name, None)
+
 # Examples have no deadline, since a busy machine may be slow. Only a deep run draws new examples, and keeps those that
 # fail. Other runs always have the same ones, so that a failure is due to the change that is tested.
 settings.register_profile(
@@ -108,10 +112,16 @@ def _mark_others(alike: list[pytest.Item], count: int, mark: pytest.MarkDecorato
             item.add_marker(mark)
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
     """Exempts what stays from garbage collection: thousands of tests and modules, which each collection would visit."""
-    gc.collect()
-    gc.freeze()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -187,6 +187,10 @@ class FaultyStorage:
     def sync(self, path: str) -> None:
         self._do("sync", path, lambda: self.inner.sync(path))
 
+    def sync_all(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.sync(path)
+
     def exists(self, path: str) -> bool:
         return self._do("exists", path, lambda: self.inner.exists(path))  # type: ignore[no-any-return]
 

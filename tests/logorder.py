@@ -54,5 +54,5 @@ def applied(table: Table) -> list[Row]:
 def rows_of_bucket(table: Table, version: int, bucket: int) -> list[Row]:
     state = table.filestore.state(version)
     files = table.filestore.table_files(state)
-    found = [read_file(files, f) for f in state.files.values() if f.slot.bucket == bucket]
+    found = [read_file(files, f) for f in state.files if f.slot.bucket == bucket]
     return [row for parts in found for part in parts for row in part.to_pylist()]

@@ -19,13 +19,14 @@ from filestore.changelog.images import recorded
 from filestore.commit.conflict import Rebase
 from filestore.commit.loop import Committed
 from filestore.commit.proposal import AppVersion, FileChanges, Premises, Proposal
+from filestore.delta.by_slot import LookupFiles
 from filestore.delta.state import TableState
 from filestore.doctor import Report, examine
 from filestore.errors import Conflict
 from filestore.files.leftovers import remove
 from filestore.files.live_rows import read_file
 from filestore.model.definition import TableDefinition
-from filestore.model.files import Slot
+from filestore.model.files import DataFile, Slot
 from filestore.model.partition_set import ALL_PARTITIONS, NO_PARTITIONS
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.snapshot import Operation
@@ -44,9 +45,11 @@ __all__ = [
     "Clock",
     "PreparedWrite",
     "assert_healthy",
+    "by_slot",
     "create",
     "define",
     "in_order",
+    "paths",
     "prepare",
     "read",
     "read_deltalake",
@@ -161,7 +164,7 @@ class PreparedWrite:
         table, live = self.store.table_files(state), state.lookup_files(self.store.ambient.now_ms())
         log = None if state.definition.logs_images else self.log
         stale = self.result.to_look_up_again(changed.slots, state.definition)
-        again = [rebase_slot(table, live.get(r.slot, ()), r, log) for r in stale]
+        again = [rebase_slot(table, live.of(r.slot), r, log) for r in stale]
         self.result = self.result.with_slots(again)
         return self.result.apply(proposal)
 
@@ -183,7 +186,7 @@ def prepare(
     definition = base.definition
     table = rows if isinstance(rows, pa.Table) else to_arrow(definition, rows)
     batches = sort_rows(table, definition).to_batches()
-    live = {} if overwrite else base.lookup_files(store.ambient.now_ms())
+    live = LookupFiles() if overwrite else base.lookup_files(store.ambient.now_ms())
     producer = recorded(definition, empty=not live, overwrite=overwrite)
     job = store.table_files(base)
     result = WriteResult(
@@ -221,7 +224,7 @@ def read(store: FileStore, version: int | None = None) -> list[dict[str, Any]]:
     """All rows by our own reader."""
     state = store.state(version)
     table = store.table_files(state)
-    parts = itertools.chain.from_iterable(read_file(table, file) for file in state.files.values())
+    parts = itertools.chain.from_iterable(read_file(table, file) for file in state.files)
     return in_order(row for part in parts for row in part.to_pylist())
 
 
@@ -238,6 +241,16 @@ def read_deltalake(location: str, version: int | None = None) -> list[dict[str, 
     found = deltalake.QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all()
     schema = pa.schema(table.schema().to_arrow())
     return in_order(cast_rows(pa.table(found), schema).to_pylist())
+
+
+def paths(state: TableState) -> set[str]:
+    """Returns the paths of a version's files."""
+    return {file.path for file in state.files}
+
+
+def by_slot(state: TableState) -> list[tuple[DataFile, ...]]:
+    """Returns the files of each slot."""
+    return [state.files.of(slot) for slot in state.files.slots]
 
 
 def assert_healthy(store: FileStore) -> Report:
@@ -257,4 +270,4 @@ def with_options(definition: TableDefinition, **options: object) -> TableDefinit
 def fold_rows(store: FileStore, slot: Slot, rows: Iterable[Row]) -> Any:
     """Folds rows of one slot in one chunk."""
     state = store.state()
-    return fold(store.table_files(state), slot, state.slots().get(slot, ()), [to_arrow(state.definition, rows)])
+    return fold(store.table_files(state), slot, state.files.of(slot), [to_arrow(state.definition, rows)])

@@ -35,9 +35,7 @@ class Topics:
             **named,
         }
         name = f"shop.t_{topic.replace('-', '_')}"
-        made = self.store.create_table(name, columns, options=given)
-        assert isinstance(made, KafkaTable)
-        return made
+        return self.store.create_kafka_table(name, columns, options=given)
 
     def records(self, table: KafkaTable, count: int, **settings: Any) -> list[Any]:
         """What kafka-python gets, by partition and offset; and that there is no more."""

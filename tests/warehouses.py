@@ -124,7 +124,7 @@ def assert_same_rows(table: Table, *, log: bool = True, others: bool = True) -> 
     """
     found = rows(table)
     state = table.filestore.state()
-    if others and not state.pending():
+    if others and not state.pending:
         assert in_order(read_polars(table.location)) == found
         assert in_order(read_deltalake(table.location)) == found
     key = state.definition.primary_key

@@ -126,6 +126,7 @@ class ManagedTables:
         self._storage = storage
         self._ambient = ambient
         self._claims = claims
+        self._keeps_leases = False  # whether the store has shown it: it is asked once in each process
 
     def _storage_of(self, table: TableIdentity) -> Storage:
         claims = self._claims(table.table_id)
@@ -151,8 +152,10 @@ class ManagedTables:
                 code="location-not-empty",
             )
         with self._log(table, definition) as log:
-            if log is not None and not is_local(table.location):  # leases of its writers will be objects
+            if log is not None and not is_local(table.location) and not self._keeps_leases:
+                # leases of its writers will be objects
                 require_conditions(self._storage, layout.join(table.location, layout.LEASES), self._ambient.new_id)
+                self._keeps_leases = True
             if log is None or not log.exists():
                 return False
             log.check_adoptable()

@@ -141,13 +141,12 @@ def view_summary(entry: TableEntry) -> ViewSummary:
 
 
 def _current(state: TableState) -> CurrentSnapshot:
-    files = state.files.values()
     return CurrentSnapshot(
         version=state.version,
         timestamp=_time(state.timestamp_ms),
-        files=len(files),
-        bytes=sum(f.size for f in files),
-        rows=sum(f.live_rows for f in files),
+        files=len(state.files),
+        bytes=state.totals.size,
+        rows=state.totals.live_rows,
         log_offsets=state.log.offsets,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from catalog_service.database.claims import ClaimRows
@@ -66,15 +67,18 @@ def open_service(
     if brokers is not None and broker_policy is not None:
         broker_policy.check_options({"log.kafka.bootstrap.servers": brokers})
     storage, ambient = storage_of(warehouse, storage_options), system_ambient() if parts is None else parts.ambient
-    engine = open_engine(database_url)
-    locks = locks_of(engine, ambient) if parts is None or parts.locks is None else parts.locks
-    migrate(engine, locks)
-    repository = Repository(engine)
-    held = HeldCommits(ClaimRows(engine), commits)
-    steps = ManagedTables(storage, ambient, held.claims) if parts is None else parts.steps
-    lifecycle = Lifecycle(warehouse, repository, steps, locks, ambient, held)
-    for line in lifecycle.recover():
-        logger.warning("after a crash: %s", line)
+    with ExitStack() as opened:  # a catalog that cannot be opened leaves no connection
+        engine = open_engine(database_url)
+        opened.callback(engine.dispose)
+        locks = locks_of(engine, ambient) if parts is None or parts.locks is None else parts.locks
+        migrate(engine, locks)
+        repository = Repository(engine)
+        held = HeldCommits(ClaimRows(engine), commits)
+        steps = ManagedTables(storage, ambient, held.claims) if parts is None else parts.steps
+        lifecycle = Lifecycle(warehouse, repository, steps, locks, ambient, held)
+        for line in lifecycle.recover():
+            logger.warning("after a crash: %s", line)
+        opened.pop_all()
     return CatalogService(lifecycle, engine, broker_policy, storage_options, brokers)
 
 

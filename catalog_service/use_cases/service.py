@@ -5,6 +5,7 @@ The HTTP routes use `CatalogService`, and the embedded catalog does in its own p
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
@@ -57,6 +58,8 @@ class CatalogService:
         self._repository = lifecycle.repository
         self._claims = ClaimRows(engine)
         self._engine = engine
+        # Whoever forgets a store does not close it. SQLite's connections want to be closed, which Python 3.13 says.
+        weakref.finalize(self, engine.dispose).atexit = False  # a process that ends closes files by itself
 
     @property
     def views(self) -> Views:

@@ -213,10 +213,16 @@ def _growth(
     before: TableState, after: TableState, actions: Sequence[Action]
 ) -> tuple[Counter[Slot], list[DataFile], list[DataFile]]:
     """Returns by how many live rows each slot grew, the files that were added, and those that were removed."""
-    gone = [before.files[file_key(action["remove"])] for action in actions if "remove" in action]
-    come = [after.files[file_key(action["add"])] for action in actions if "add" in action]
+    gone = [_there(before, action["remove"]) for action in actions if "remove" in action]
+    come = [_there(after, action["add"]) for action in actions if "add" in action]
     grown: Counter[Slot] = Counter()
     for sign, files in ((-1, gone), (1, come)):
         for file in files:
             grown[file.slot] += sign * file.live_rows
     return grown, come, gone
+
+
+def _there(state: TableState, action: Action) -> DataFile:
+    if (file := state.named(action)) is None:
+        raise KeyError(file_key(action))
+    return file

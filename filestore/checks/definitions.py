@@ -37,11 +37,10 @@ def added_paths(before: TableState | None, after: TableState, entry: Commit) -> 
     """The files and runs that a version adds, which have its columns for ever. A rollback only restores older ones."""
     if entry.snapshot().restores_files:
         return
-    known = before.files if before is not None else {}
     for action in entry.actions:
         domain = action.get("domainMetadata", {})
-        if "add" in action and (path := file_key(action["add"])) not in known:
-            yield path
+        if "add" in action and (before is None or before.named(action["add"]) is None):
+            yield file_key(action["add"])
         elif domain.get("domain", "").startswith(RUN_DOMAIN) and not domain["removed"]:
             yield pending_run(domain["configuration"], after.definition.partition_by).path
 

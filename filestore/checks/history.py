@@ -257,12 +257,13 @@ def _check_info(history: History, entry: Commit) -> None:
 
 
 def _check_files(findings: Findings, before: TableState | None, after: TableState, entry: Commit) -> None:
-    live = dict(before.files) if before is not None else {}
+    gone, come = set[str](), set[str]()
     changes = entry.snapshot().operation.changes_data
     for action in entry.actions:
         if (remove := action.get("remove")) is not None:
-            file = live.pop(file_key(remove), None)
-            named = DeletionVector.from_action(remove.get("deletionVector"))
+            path, named = file_key(remove), DeletionVector.from_action(remove.get("deletionVector"))
+            file = None if before is None or path in gone else before.named(remove)
+            gone.add(path)
             if file is None or file.vector != named:
                 _wrong_file(findings, entry, remove, "removes a file that does not exist with that vector")
     for action in entry.actions:
@@ -275,9 +276,10 @@ def _check_files(findings: Findings, before: TableState | None, after: TableStat
                 version=entry.version,
             )
         if (add := action.get("add")) is not None:
-            if file_key(add) in live:
+            path = file_key(add)
+            if path in come or (before is not None and path not in gone and before.named(add) is not None):
                 _wrong_file(findings, entry, add, "adds a file that exists already")
-            live[file_key(add)] = after.files[file_key(add)]
+            come.add(path)
             _check_add(findings, after, entry, add)
 
 
@@ -292,7 +294,8 @@ def _check_replaced(findings: Findings, before: TableState | None, entry: Commit
     removes = {file_key(a["remove"]): slot_of(a["remove"], partition_by) for a in entry.actions if "remove" in a}
     adds = {file_key(a["add"]): slot_of(a["add"], partition_by) for a in entry.actions if "add" in a}
     wrong = [path for path, slot in (removes | adds).items() if slot.partition not in replaced]
-    wrong += [p for p, f in before.files.items() if f.slot.partition in replaced and (p not in removes or p in adds)]
+    held = (file.path for file in before.files.within(replaced))
+    wrong += [path for path in held if path not in removes or path in adds]
     wrong += adds if operation is Operation.DROP_PARTITION else ()
     for path in wrong:
         findings.add(

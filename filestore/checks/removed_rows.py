@@ -49,10 +49,9 @@ def check_removed_rows(table: TableFiles, findings: Findings, before: TableState
     definition = table.definition
     if definition.changelog_producer is not ChangelogProducer.INPUT or not definition.primary_key:
         return
-    files = before.slots()
     for file in change_files(entry, definition):
         try:
-            untrue = _untrue(table, file, files.get(file.slot, ()))
+            untrue = _untrue(table, file, before.files.of(file.slot))
         except NotFound:  # the version before has expired
             return
         if untrue:

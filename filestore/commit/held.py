@@ -321,6 +321,10 @@ class HeldStorage:
         """Makes a file durable."""
         self.inner.sync(path)
 
+    def sync_all(self, paths: Sequence[str]) -> None:
+        """Makes files durable."""
+        self.inner.sync_all(paths)
+
     def exists(self, path: str) -> bool:
         """Returns whether the file exists."""
         return self.inner.exists(path)

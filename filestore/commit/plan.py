@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +30,7 @@ from filestore.delta.actions import (
 )
 from filestore.delta.state import TableState
 from filestore.errors import Conflict
+from filestore.model.files import DataFile
 from filestore.model.log_range import LogTransaction, advance
 
 __all__ = ["commit_info", "plan_actions"]
@@ -42,19 +43,12 @@ def plan_actions(proposal: Proposal, state: TableState, now_ms: int) -> list[Act
         Conflict: a file or run that the proposal changes is not in the state. Nothing is lost: begin again.
     """
     timestamp = max(now_ms, state.timestamp_ms + 1)  # it grows strictly, whatever the writers' clocks show
-    removes = (*proposal.files.removes, *_replaced(proposal, state))
-    missing = [p for p in (*removes, *(f.path for f in proposal.files.vectors)) if p not in state.files]
-    if missing:
-        raise Conflict(
-            f"file {missing[0]} left the table while this {proposal.operation} was prepared: read again and retry",
-            code="file-gone",
-            again=True,
-        )
+    marked, removes = _still_there(proposal, proposal.files.vectors, state), _removed(proposal, state)
     new_log = proposal.log.new_log
     known_offsets = state.log.offsets if new_log is None else new_log.offsets
     offsets = advance(known_offsets, (*proposal.log.transactions, *_republished(proposal)))
     data_change = proposal.operation.changes_data
-    info = commit_info(_counted(proposal, state, removes), state.version, timestamp)
+    info = commit_info(_counted(proposal, removes), state.version, timestamp)
     actions = [info, *_definition_actions(proposal, state)]
     if proposal.app is not None:
         actions.append(txn_action(proposal.app.app_id, proposal.app.version, timestamp))
@@ -65,27 +59,44 @@ def plan_actions(proposal: Proposal, state: TableState, now_ms: int) -> list[Act
     actions += _tombstone_actions(proposal, state)
     for domain, configuration in sorted(proposal.domains.items()):
         actions.append(_ended(domain, state) if configuration is None else domain_action(domain, configuration))
-    for file in proposal.files.vectors:
-        actions.append(remove_action(state.files[file.path], timestamp, data_change=data_change))
+    for before, file in zip(marked, proposal.files.vectors, strict=True):
+        actions.append(remove_action(before, timestamp, data_change=data_change))
         actions.append(add_action(file, data_change=data_change))
-    actions += [remove_action(state.files[p], timestamp, data_change=data_change) for p in removes]
+    actions += [remove_action(file, timestamp, data_change=data_change) for file in removes]
     actions += [add_action(f, data_change=data_change) for f in proposal.files.adds]
     actions += [cdc_action(file) for file in proposal.files.cdc]
     return actions
 
 
-def _replaced(proposal: Proposal, state: TableState) -> tuple[str, ...]:
-    """Returns the files in the partitions that the proposal replaces."""
-    if not proposal.files.replaces:
-        return ()
-    return tuple(path for path, file in state.files.items() if file.slot.partition in proposal.files.replaces)
+def _still_there(proposal: Proposal, files: Iterable[DataFile], state: TableState) -> list[DataFile]:
+    """Returns files as they are in the state.
+
+    Raises:
+        Conflict: ``file-gone``: the state does not have one of them.
+    """
+    found = []
+    for file in files:
+        if (current := state.files.current(file)) is None:
+            raise Conflict(
+                f"file {file.path} left the table while this {proposal.operation} was prepared: read again and retry",
+                code="file-gone",
+                again=True,
+            )
+        found.append(current)
+    return found
 
 
-def _counted(proposal: Proposal, state: TableState, removes: Sequence[str]) -> Proposal:
+def _removed(proposal: Proposal, state: TableState) -> list[DataFile]:
+    """Returns the files that the proposal removes, and those in the partitions that it replaces."""
+    replaced = state.files.within(proposal.files.replaces) if proposal.files.replaces else ()
+    return [*_still_there(proposal, proposal.files.removes, state), *replaced]
+
+
+def _counted(proposal: Proposal, removes: Sequence[DataFile]) -> Proposal:
     """Adds the counts of replaced files and rows, which are unknown before the commit."""
     if not proposal.files.replaces:
         return proposal
-    rows = sum(state.files[path].live_rows for path in removes)
+    rows = sum(file.live_rows for file in removes)
     counts = {"files_removed": len(removes), "rows_removed": rows}
     return replace(proposal, metrics={**proposal.metrics, **counts})
 
@@ -184,14 +195,14 @@ def _ended(domain: str, state: TableState) -> Action:
 
 def _run_actions(proposal: Proposal, state: TableState) -> list[Action]:
     """Returns the actions of runs that are no longer pending, and of new pending runs."""
-    if proposal.premises.no_pending_runs and state.pending():
+    if proposal.premises.no_pending_runs and state.pending:
         raise Conflict(
             f"another writer added pending runs while this {proposal.operation} was prepared: merge them with "
             "compact(full=True), and retry",
             code="pending-run-added",
             again=True,
         )
-    pending = {run.id: run for runs in state.pending().values() for run in runs}
+    pending = {run.id: run for run in state.pending}
     replaced = (run for run in pending.values() if run.slot.partition in proposal.files.replaces)
     done = [*proposal.runs.folded, *replaced]
     if gone := [run.path for run in done if run.id not in pending]:
@@ -206,7 +217,7 @@ def _run_actions(proposal: Proposal, state: TableState) -> list[Action]:
 
 def _tombstone_actions(proposal: Proposal, state: TableState) -> list[Action]:
     """Returns the actions of tombstones that are forgotten, and of those that are remembered from now on."""
-    known = {run.id: run for runs in state.tombstones().values() for run in runs}
+    known = {run.id: run for run in state.tombstones}
     if gone := [run.path for run in proposal.runs.forgotten if run.id not in known]:
         raise Conflict(
             f"tombstones {gone[0]} were merged or forgotten while this {proposal.operation} was prepared: read again "

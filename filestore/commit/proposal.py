@@ -37,7 +37,7 @@ class FileChanges:
     Attributes:
         adds: New files; some of their rows may be dead already.
         vectors: Files of the base whose dead rows grow, with their new vectors.
-        removes: Paths of files of the base that leave the table.
+        removes: Files of the base that leave the table, whatever their dead rows are by then.
         cdc: Change data of the commit.
         replaces: Partitions that an overwrite or a drop replaces: all their files, pending runs and tombstones at the
             time of the commit leave the table.
@@ -48,7 +48,7 @@ class FileChanges:
 
     adds: tuple[DataFile, ...] = ()
     vectors: tuple[DataFile, ...] = ()
-    removes: tuple[str, ...] = ()
+    removes: tuple[DataFile, ...] = ()
     cdc: tuple[ChangeFile, ...] = ()
     replaces: PartitionSet = NO_PARTITIONS
     orphans: frozenset[str] = frozenset()

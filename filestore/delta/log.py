@@ -5,19 +5,23 @@ from __future__ import annotations
 import bisect
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from filestore import layout
 from filestore.decoding import decoding, well_formed
-from filestore.delta.actions import LOG_OFFSET_APP, POSITION_APP, Action
+from filestore.delta.actions import LOG_OFFSET_APP, POSITION_APP, Action, file_key
+from filestore.delta.columns import ADD
 from filestore.delta.entry import decode, decode_first
 from filestore.delta.state import TableState, log_begins, snapshot_of
 from filestore.errors import Corrupt, NotFound
 from filestore.model.snapshot import Snapshot
-from filestore.parquet.whole import parquet_rows
+from filestore.parquet.whole import check_parquet, decoded_parquet
 from filestore.storage.interface import Storage
 
 __all__ = ["Commit", "DeltaLog", "show_time"]
@@ -330,22 +334,53 @@ class DeltaLog:
         # not by `open_read`: a table that is made again at the same place has checkpoints of the same names
         path = layout.join(self.location, layout.checkpoint_path(version))
         what = f"the checkpoint {path}"
+        data = self.storage.read(path)
         with decoding(what, code="bad-delta-checkpoint"), well_formed(what, code="bad-delta-checkpoint"):
-            rows = parquet_rows(self.storage.read(path), path).to_pylist(maps_as_pydicts="strict")
-            actions: list[Action] = [{k: v for k, v in row.items() if v is not None} for row in rows]
+            summed = check_parquet(data, path)
+            adds, actions = _actions_of(decoded_parquet(data, summed=summed))
         [entry] = self.required([version])
         info = [a for a in entry.actions if "commitInfo" in a]
         try:
-            state = TableState.initial(version, [*actions, *info])
+            with decoding(what, code="bad-delta-checkpoint"):
+                state = TableState.initial(version, [*actions, *info], adds)
+                if not summed:
+                    next(iter(state.files), None)  # makes objects of all now: there are no checksums to rely on
+                follows = state.follows_from(entry.actions) and _has_files(adds, entry.actions)
         except Corrupt as error:
             raise Corrupt(f"{what} is damaged: {error}", code="bad-delta-checkpoint") from error
-        if not state.follows_from(entry.actions):
+        if not follows:
             raise Corrupt(
                 f"{what} does not have what its version's log entry says, so it is damaged or another table's: remove "
                 "it, and readers take an older one",
                 code="bad-delta-checkpoint",
             )
         return state
+
+
+def _actions_of(checkpoint: pa.Table) -> tuple[pa.StructArray, list[Action]]:
+    """Returns the ``add`` actions of a checkpoint, and all others but ``remove``: their files are gone already.
+
+    Raises:
+        ValueError: it has files in sidecars (Delta protocol, "V2 Checkpoint Table Feature").
+    """
+    if "sidecar" in checkpoint.column_names and checkpoint.column("sidecar").null_count < checkpoint.num_rows:
+        raise ValueError("its files are in sidecars, which this version of Tablestore does not read")
+    adds = checkpoint.column("add").cast(ADD).combine_chunks()
+    others = checkpoint.select([name for name in checkpoint.column_names if name not in ("add", "remove")])
+    rows = others.filter(pc.is_null(adds)).to_pylist(maps_as_pydicts="strict")
+    return adds.filter(pc.is_valid(adds)), [{k: v for k, v in row.items() if v is not None} for row in rows]
+
+
+def _has_files(adds: pa.StructArray, actions: Iterable[Action]) -> bool:
+    """Returns whether files are those of a version by its own actions: what these add, and not what they remove."""
+    listed = list(actions)
+    come = {file_key(action["add"]) for action in listed if "add" in action}
+    gone = {file_key(action["remove"]) for action in listed if "remove" in action} - come
+    paths = pc.struct_field(adds, "path")
+    if pc.any(pc.match_substring(paths, "%")).as_py():
+        paths = pa.array([layout.decode_path(path) for path in paths.to_pylist()], paths.type)
+    there = [pc.sum(pc.is_in(pa.array(list(some), paths.type), paths)).as_py() or 0 for some in (come, gone)]
+    return there == [len(come), 0]
 
 
 def _versions(entries: Entries) -> list[int]:

@@ -6,11 +6,13 @@ Pure: the functions take parsed actions and return a new `TableState` (Delta pro
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TypeVar
+
+import pyarrow as pa
 
 from filestore.decoding import well_formed
 from filestore.delta.actions import (
@@ -27,17 +29,20 @@ from filestore.delta.actions import (
     data_file,
     file_key,
     pending_run,
+    slot_of,
     tombstones,
 )
+from filestore.delta.by_slot import BySlot, FileTotals, LookupFiles
+from filestore.delta.columns import ColumnFiles
 from filestore.errors import Corrupt
 from filestore.model.definition import TableDefinition
-from filestore.model.files import DataFile, PendingRun, Slot, Tombstones
+from filestore.model.files import DataFile, PendingRun, Tombstones
 from filestore.model.log_range import LogState, LogTransaction
 from filestore.model.snapshot import Operation, Snapshot
 
 __all__ = ["TableState", "log_begins", "snapshot_of"]
 
-_Stored = TypeVar("_Stored", DataFile, Tombstones, PendingRun)
+_Run = TypeVar("_Run", PendingRun, Tombstones)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,10 @@ class TableState:
         timestamp_ms: When that version was committed, in milliseconds since 1970 UTC; strictly growing.
         table_id: Delta's ``metaData.id``. A table of the same name that is created later has another id.
         definition: Schema, keys, options.
-        files: The live files by relative path.
+        files: The live files.
+        totals: Sums over these.
+        pending: The runs that no fold has merged yet; those of a slot in the order in which they apply.
+        tombstones: The runs of deleted keys; those of a slot from the oldest on.
         app_versions: Delta's ``txn``: streaming queries' batch ids, and the log's end offsets.
         domains: Delta's ``domainMetadata`` configurations that are not removed.
         created_ms: When the table was created, in milliseconds since 1970 UTC.
@@ -61,7 +69,10 @@ class TableState:
     timestamp_ms: int
     table_id: str
     definition: TableDefinition
-    files: Mapping[str, DataFile] = field(default_factory=dict)
+    files: BySlot[DataFile] = field(default_factory=BySlot)
+    totals: FileTotals = field(default_factory=FileTotals)
+    pending: BySlot[PendingRun] = field(default_factory=lambda: BySlot((), _applied))
+    tombstones: BySlot[Tombstones] = field(default_factory=lambda: BySlot((), _age))
     app_versions: Mapping[str, int] = field(default_factory=dict)
     domains: Mapping[str, str] = field(default_factory=dict)
     created_ms: int = 0
@@ -84,31 +95,13 @@ class TableState:
             app.removeprefix(POSITION_APP): at for app, at in self.app_versions.items() if app.startswith(POSITION_APP)
         }
 
-    def slots(self) -> dict[Slot, tuple[DataFile, ...]]:
-        """Returns the live files by slot. Their order within a slot is not defined."""
-        return _by_slot(self.files.values())
+    def named(self, action: Action) -> DataFile | None:
+        """Returns the file of an ``add`` or a ``remove``, as it is in this version; None if it is not."""
+        return self.files.get(file_key(action), slot_of(action, self.definition.partition_by))
 
-    def pending(self) -> dict[Slot, tuple[PendingRun, ...]]:
-        """Returns the runs that no fold has merged yet, by slot, in the order in which they apply."""
-        runs = (pending_run(text, self.definition.partition_by) for text in self._configurations(RUN_DOMAIN))
-        return _by_slot(sorted(runs, key=lambda run: (run.version, run.path)))
-
-    def tombstones(self) -> dict[Slot, tuple[Tombstones, ...]]:
-        """Returns the runs of deleted keys by slot, the oldest first."""
-        runs = (tombstones(text, self.definition.partition_by) for text in self._configurations(TOMBSTONES_DOMAIN))
-        return _by_slot(sorted(runs, key=lambda run: (run.modified_ms, run.path)))
-
-    def _configurations(self, prefix: str) -> Iterator[str]:
-        return (text for domain, text in self.domains.items() if domain.startswith(prefix))
-
-    def lookup_files(self, now_ms: int) -> dict[Slot, tuple[DataFile, ...]]:
-        """Returns what a write looks its keys up in, by slot: live files, and tombstones that are still remembered."""
-        remembered_ms = now_ms - self.definition.tombstone_retention_ms
-        by_slot = self.slots()
-        for slot, runs in self.tombstones().items():
-            if young := tuple(run for run in runs if run.modified_ms >= remembered_ms):
-                by_slot[slot] = (*by_slot.get(slot, ()), *young)
-        return by_slot
+    def lookup_files(self, now_ms: int) -> LookupFiles:
+        """Returns what a write looks its keys up in at that time."""
+        return LookupFiles(self.files, self.tombstones, now_ms - self.definition.tombstone_retention_ms)
 
     def next(self, version: int, actions: Iterable[Action]) -> TableState:
         """Returns the state after a commit.
@@ -122,22 +115,28 @@ class TableState:
             return _apply(self, version, list(actions))
 
     def follows_from(self, actions: Iterable[Action]) -> bool:
-        """Returns whether the state has what the last of its commits says: what it added, and not what it removed."""
+        """Returns whether the state has what the last of its commits says, but for files."""
+        listed = list(actions)
         with _entry(self.version):
-            after = _apply(self, self.version, list(actions))
-        return all(
-            found == expected
-            for found, expected in [
-                (self.table_id, after.table_id),
-                (self.files.keys(), after.files.keys()),
-                (self.app_versions, after.app_versions),
-                (self.domains, after.domains),
-            ]
+            apps = {a["txn"]["appId"]: a["txn"]["version"] for a in listed if "txn" in a}
+            named = [a["domainMetadata"] for a in listed if "domainMetadata" in a]
+            domains = {d["domain"]: None if d["removed"] else d["configuration"] for d in named}
+            ids = {a["metaData"]["id"] for a in listed if "metaData" in a}
+        return (
+            ids <= {self.table_id}
+            and all(self.app_versions.get(app) == version for app, version in apps.items())
+            and all(self.domains.get(name) == text for name, text in domains.items())
         )
 
     @classmethod
-    def initial(cls, version: int, actions: Iterable[Action]) -> TableState:
-        """Returns the state of version 0 or of a checkpoint, whose actions describe the whole table."""
+    def initial(cls, version: int, actions: Iterable[Action], adds: pa.StructArray | None = None) -> TableState:
+        """Returns the state of version 0 or of a checkpoint, whose actions describe the whole table.
+
+        Args:
+            version: The version.
+            actions: The actions.
+            adds: Further ``add`` actions, as a checkpoint has them.
+        """
         listed = list(actions)
         metadata = next((a["metaData"] for a in listed if "metaData" in a), None)
         if metadata is None:
@@ -145,18 +144,23 @@ class TableState:
         with _entry(version):
             definition = TableDefinition.from_delta(metadata)
             created_ms = int(metadata.get("createdTime") or 0)
-            return _apply(cls(version, 0, metadata["id"], definition, created_ms=created_ms), version, listed)
+            begun = cls(version, 0, metadata["id"], definition, created_ms=created_ms)
+            if adds is not None:
+                columns = ColumnFiles(adds, definition.partition_by, sorted_by_key=bool(definition.sort_key))
+                begun = replace(begun, files=BySlot.on(columns, columns.count), totals=columns.totals())
+            return _apply(begun, version, listed)
 
 
 def _entry(version: int) -> AbstractContextManager[None]:
     return well_formed(f"the log entry of version {version}", code="bad-log-entry")
 
 
-def _by_slot(files: Iterable[_Stored]) -> dict[Slot, tuple[_Stored, ...]]:
-    by_slot: dict[Slot, list[_Stored]] = {}
-    for file in files:
-        by_slot.setdefault(file.slot, []).append(file)
-    return {slot: tuple(listed) for slot, listed in by_slot.items()}
+def _applied(run: PendingRun) -> tuple[int, str]:
+    return run.version, run.path
+
+
+def _age(run: Tombstones) -> tuple[int, str]:
+    return run.modified_ms, run.path
 
 
 def _log_state(app_versions: Mapping[str, int], domains: Mapping[str, str]) -> LogState:
@@ -194,10 +198,11 @@ def _of_log() -> AbstractContextManager[None]:
 
 
 def _apply(state: TableState, version: int, actions: list[Action]) -> TableState:
-    files, apps, domains = dict(state.files), dict(state.app_versions), dict(state.domains)
+    apps, domains = dict(state.app_versions), dict(state.domains)
     timestamp, definition, table_id, fences = state.timestamp_ms, state.definition, state.table_id, state.fences
     catalog_commits = state.catalog_commits
-    _move_files(files, actions, definition)
+    files, totals = _moved_files(state, actions)
+    named = dict.fromkeys(action["domainMetadata"]["domain"] for action in actions if "domainMetadata" in action)
     for action in actions:
         if (txn := action.get("txn")) is not None:
             apps[txn["appId"]] = txn["version"]
@@ -221,6 +226,9 @@ def _apply(state: TableState, version: int, actions: list[Action]) -> TableState
         table_id=table_id,
         definition=definition,
         files=files,
+        totals=totals,
+        pending=_moved_runs(state.pending, RUN_DOMAIN, pending_run, state, domains, named),
+        tombstones=_moved_runs(state.tombstones, TOMBSTONES_DOMAIN, tombstones, state, domains, named),
         app_versions=apps,
         domains=domains,
         fences=fences,
@@ -228,17 +236,35 @@ def _apply(state: TableState, version: int, actions: list[Action]) -> TableState
     )
 
 
-def _move_files(files: dict[str, DataFile], actions: list[Action], definition: TableDefinition) -> None:
+def _moved_files(state: TableState, actions: list[Action]) -> tuple[BySlot[DataFile], FileTotals]:
     """Applies adds and removes to the files: removes first, since a new vector is a remove and an add of one path."""
-    for action in actions:
-        if (remove := action.get("remove")) is not None:
-            files.pop(file_key(remove), None)
-    for action in actions:
-        if (add := action.get("add")) is not None:
-            file = data_file(add, definition.partition_by)
-            if definition.sort_key and (file.min_key is None or file.max_key is None):
-                raise ValueError(f"{file.path} has no key tags")
-            files[file.path] = file
+    definition = state.definition
+    removes = (action["remove"] for action in actions if "remove" in action)
+    gone = {file_key(remove): slot_of(remove, definition.partition_by) for remove in removes}
+    come = [data_file(action["add"], definition.partition_by) for action in actions if "add" in action]
+    for file in come:
+        if definition.sort_key and (file.min_key is None or file.max_key is None):
+            raise ValueError(f"{file.path} has no key tags")
+    files = state.files.changed(gone.items(), come)
+    named = gone | {file.path: file.slot for file in come}
+    return files, state.totals.changed(state.files.some(named), files.some(named))
+
+
+def _moved_runs(
+    runs: BySlot[_Run],
+    prefix: str,
+    read: Callable[[str, Sequence[str]], _Run],
+    state: TableState,
+    domains: Mapping[str, str],
+    named: Iterable[str],
+) -> BySlot[_Run]:
+    """Returns the runs after a commit that names domains, each of which has one run; `domains` are those after it."""
+    own = [name for name in named if name.startswith(prefix)]
+    gone, come = (
+        [read(texts[name], state.definition.partition_by) for name in own if name in texts]
+        for texts in (state.domains, domains)
+    )
+    return runs.changed([(run.path, run.slot) for run in gone], come)
 
 
 def snapshot_of(version: int, actions: Iterable[Action], log_offsets: Mapping[int, int]) -> Snapshot:
@@ -263,5 +289,7 @@ def snapshot_of(version: int, actions: Iterable[Action], log_offsets: Mapping[in
             restores=own.get("restores"),
             unread=bool(own.get("unread")),
             metrics={name: int(value) for name, value in info["operationMetrics"].items()},
+            parameters=info.get("operationParameters") or {},
+            read_version=info.get("readVersion"),
             notes=tuple(own.get("notes", ())),
         )

@@ -44,7 +44,7 @@ class VectorFileBuilder:
     """Collects the vectors of one file. `content` is what to write to ``vector_path(vector_id)``."""
 
     def __init__(self, vector_id: str) -> None:
-        self._location = _z85_encode(uuid.UUID(vector_id).bytes)
+        self._id = uuid.UUID(vector_id)
         self._parts = bytearray(_FORMAT_VERSION)
         self.path = vector_path(vector_id)
 
@@ -54,7 +54,7 @@ class VectorFileBuilder:
         data = _MAGIC + dead.serialize()
         offset = len(self._parts)
         self._parts += struct.pack(">i", len(data)) + data + struct.pack(">I", zlib.crc32(data))
-        return DeletionVector("u", self._location, offset, len(data), len(dead))
+        return DeletionVector("u", _z85_encode(self._id.bytes), offset, len(data), len(dead))
 
     @property
     def empty(self) -> bool:

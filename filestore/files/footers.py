@@ -14,11 +14,12 @@ import pyarrow.parquet as pq
 from filestore.files.parquet import ParquetReader
 from filestore.files.writer import TableFiles
 from filestore.parquet.checksums import Checksums
+from filestore.parquet.pages import PageIndex
 from filestore.parquet.ranges import Chunks
 
 __all__ = ["Footer", "footer_of"]
 
-_EXPANDED = 4  # a parsed footer takes about so many times its bytes in the file
+_EXPANDED = 5  # with its page index a parsed footer takes about so many times its bytes in the file
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +53,11 @@ class Footer:
         """The position of each row group's first row, and at the end the number of rows."""
         groups = [self.metadata.row_group(i).num_rows for i in range(self.metadata.num_row_groups)]
         return np.cumsum([0, *groups])
+
+    @cached_property
+    def pages(self) -> PageIndex:
+        """The places of the column chunks' pages."""
+        return PageIndex(self.metadata)
 
     @cached_property
     def size(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -55,11 +56,12 @@ def _leaves(node: Leaf) -> Iterator[Leaf]:
         yield node
 
 
-def skippable(schema: pa.Schema) -> list[str]:
+@lru_cache(maxsize=256)
+def skippable(schema: pa.Schema) -> tuple[str, ...]:
     """Returns the names of the leaves that may have bounds and a dictionary: all that are not FLOAT or DOUBLE.
 
     Readers skip row groups by both, and disagree about floating-point numbers: a NaN is above all bounds for Spark and
     polars, and in none of Arrow's; -0.0 equals 0.0, except for a reader that looks 0.0 up in a dictionary.
     """
     floating = {leaf.path for leaf in leaves(schema) if leaf.floating}
-    return [leaf.path for leaf in leaves(schema) if leaf.path not in floating]
+    return tuple(leaf.path for leaf in leaves(schema) if leaf.path not in floating)

@@ -21,7 +21,7 @@ from filestore.parquet.ranges import FOOTER_END, Chunks
 from filestore.storage.interface import ByteRange, ReadableFile, Storage
 from filestore.storage.refusals import NO_FILE
 
-__all__ = ["ParquetReader", "fetch_columns", "readable"]
+__all__ = ["ParquetReader", "fetch_few", "readable"]
 
 _FETCHED_BYTES = 8 << 20
 
@@ -126,7 +126,7 @@ class ParquetReader(Closing):
     def fetch(self, groups: Iterable[int], columns: Sequence[str]) -> None:
         """Fetches columns of row groups side by side that are read next, unless they are large or on this machine."""
         if not self._is_local:
-            fetch_columns(self._source, self.chunks, groups, columns)
+            fetch_few(self._source, [found for group in groups for found in self.chunks.ranges(group, columns)])
 
     def bloom_filter(self, group: int, leaf: int) -> BloomFilter | None:
         """Reads the Bloom filter of a leaf column of a row group, if it has one of a known kind."""
@@ -144,9 +144,8 @@ class ParquetReader(Closing):
         self._source.close()
 
 
-def fetch_columns(source: ReadableFile, chunks: Chunks, groups: Iterable[int], names: Sequence[str]) -> None:
-    """Fetches columns of row groups of an open file side by side, for readers that follow; not more than a few MB."""
-    ranges = [found for group in groups for found in chunks.ranges(group, names)]
+def fetch_few(source: ReadableFile, ranges: Sequence[ByteRange]) -> None:
+    """Fetches bytes of an open file side by side, for readers that follow; not more than a few MB."""
     if sum(end - start for start, end in ranges) <= _FETCHED_BYTES:
         source.fetch(ranges)
 

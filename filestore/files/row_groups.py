@@ -18,7 +18,8 @@ from filestore.errors import Corrupt, NotFound
 from filestore.files.columns import FileColumns
 from filestore.files.dead_rows import dead_rows_of
 from filestore.files.footers import footer_of
-from filestore.files.parquet import fetch_columns, readable
+from filestore.files.page_rows import PageRows
+from filestore.files.parquet import readable
 from filestore.files.writer import TableFiles
 from filestore.model.files import DataFile
 from filestore.parquet.ranges import footer_range
@@ -47,13 +48,14 @@ class RowGroups:
     def __init__(self, table: TableFiles, file: DataFile, dead: npt.NDArray[np.int64] | None = None) -> None:
         self.file = file
         self.path = table.path(file.path)
-        self._storage = table.storage
+        self.storage = table.storage
         self.partition = dict(file.slot.partition)
         self.footer = footer_of(table, file.path)
-        self._starts = self.footer.starts
+        self.starts = self.footer.starts
         self.columns = FileColumns(table.definition.schema, self.footer.types)
         self._dead = dead_rows_of(table, file)
         self._also_dead = dead
+        self.by_page = PageRows(table.storage, self.path, self.footer)
 
     @property
     def casts(self) -> bool:
@@ -62,15 +64,15 @@ class RowGroups:
 
     def __len__(self) -> int:
         """The number of row groups."""
-        return len(self._starts) - 1
+        return len(self.starts) - 1
 
     def rows(self, group: int) -> int:
         """The number of rows of a row group."""
-        return int(self._starts[group + 1] - self._starts[group])
+        return int(self.starts[group + 1] - self.starts[group])
 
     def alive(self, group: int) -> Mask:
         """A mask of the live rows of a row group."""
-        start, end = int(self._starts[group]), int(self._starts[group + 1])
+        start, end = int(self.starts[group]), int(self.starts[group + 1])
         mask = self._dead.alive_between(start, end)
         if self._also_dead is not None:
             first, last = np.searchsorted(self._also_dead, (start, end))
@@ -81,20 +83,15 @@ class RowGroups:
         """A mask of all rows of a row group, also deleted ones."""
         return np.ones(self.rows(group), dtype=np.bool_)
 
-    def rows_around(self, rows: npt.NDArray[np.int64]) -> int:
-        """The number of rows of the row groups that contain those ascending positions."""
-        cuts = np.searchsorted(rows, self._starts)
-        return int(np.diff(self._starts)[np.diff(cuts) > 0].sum())
-
     def read(self, group: int, names: Sequence[str], mask: Mask) -> pl.DataFrame:
         """Reads the rows of a row group that are in the mask; at least one column, partition columns included."""
-        return self._read(range(group, group + 1), names, mask)
+        return self.read_several(range(group, group + 1), names, mask)
 
-    def _read(self, groups: range, names: Sequence[str], mask: Mask) -> pl.DataFrame:
-        """Reads the rows of row groups that follow each other."""
+    def read_several(self, groups: range, names: Sequence[str], mask: Mask) -> pl.DataFrame:
+        """Reads the rows in the mask of row groups that follow each other."""
         first, last = _span(mask)
         inside = mask[first:last]
-        start = int(self._starts[groups.start]) + first
+        start = int(self.starts[groups.start]) + first
         rows = _decoded([(self, groups)], names, inside, lambda scan: scan.slice(start, len(inside)))
         return _with_partitions(rows, [(self, rows.height)], names)
 
@@ -103,7 +100,7 @@ class RowGroups:
         """Opens those columns of some row groups as a local file, and checks their bytes; yields its path."""
         footer, sums = self.footer.metadata, self.footer.checksums
         ranges = self._ranges(groups, names)
-        with self._storage.open_read(self.path) as source:
+        with self.storage.open_read(self.path) as source:
             pieces = ranges if sums is None else sums.pieces(ranges)
             with source.part([footer_range(footer, source.size), *pieces]) as part:
                 if sums is not None:
@@ -117,14 +114,14 @@ class RowGroups:
         return (
             self.footer.checksums is not None
             and self.footer.checksums.size <= _SMALL_BYTES
-            and self._storage.local_path(self.path) is not None
+            and self.storage.local_path(self.path) is not None
         )
 
     def whole(self, groups: Iterable[int], names: Sequence[str]) -> bytes:
         """Reads the whole file, and checks those columns of some row groups."""
         sums = self.footer.checksums
         assert sums is not None
-        with self._storage.open_read(self.path) as source:
+        with self.storage.open_read(self.path) as source:
             data = source.read(0, sums.size)
         view = memoryview(data)
         sums.check_tail(lambda start, end: view[start:end])
@@ -136,60 +133,6 @@ class RowGroups:
         if stored >= self.footer.types.keys():
             return [self.footer.chunks.whole(group) for group in groups]
         return [found for group in groups for found in self.footer.chunks.ranges(group, stored)]
-
-    def fetch(self, rows: npt.NDArray[np.int64], names: Sequence[str]) -> None:
-        """Fetches the row groups around those ascending positions side by side, for `read_at`; not if they are large.
-
-        It does nothing for a local file.
-        """
-        if self._storage.local_path(self.path) is not None:
-            return
-        stored = [self.columns.schema.column(name).in_files for name in names if name not in self.partition]
-        groups = np.flatnonzero(np.diff(np.searchsorted(rows, self._starts)))
-        with self._storage.open_read(self.path) as source:
-            fetch_columns(source, self.footer.chunks, groups.tolist(), stored)
-
-    def read_at(self, rows: npt.NDArray[np.int64], names: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """Reads the rows at ascending positions of the file, live or deleted: a frame for each row group, or for some.
-
-        Row groups that follow each other are decoded by one call, which takes a fixed time, where that reads nothing
-        more and takes less memory than a row group may: all columns have values of a fixed size.
-        """
-        cuts = np.searchsorted(rows, self._starts)
-        most = _MOST_BYTES // width if (width := self._bytes_of_row(names)) else 0
-        for groups in self._neighbours(rows, cuts, most):
-            start, end = int(self._starts[groups.start]), int(self._starts[groups.stop])
-            mask = np.zeros(end - start, dtype=np.bool_)
-            mask[rows[cuts[groups.start] : cuts[groups.stop]] - start] = True
-            yield self._read(groups, names, mask)
-
-    def _neighbours(self, rows: npt.NDArray[np.int64], cuts: npt.NDArray[np.int64], most: int) -> Iterator[range]:
-        """Yields the row groups that have one of the rows; those that follow each other together, up to `most` rows."""
-        held = range(0)
-        for group in np.flatnonzero(np.diff(cuts)).tolist():
-            wanted = rows[cuts[group] : cuts[group + 1]]
-            size = self.rows(group)
-            whole = 2 * int(wanted[-1] - wanted[0]) > size  # otherwise only some of its pages are decoded
-            joined = range(held.start, group + 1)
-            if held and group == held.stop and whole and self._starts[joined.stop] - self._starts[joined.start] <= most:
-                held = joined
-                continue
-            if held:
-                yield held
-            held = range(group, group + 1)
-            if not whole:
-                yield held
-                held = range(0)
-        if held:
-            yield held
-
-    def _bytes_of_row(self, names: Sequence[str]) -> int:
-        """The bytes of the decoded columns of a row; 0 if some have values of different sizes."""
-        types = [self.columns.schema.column(name).type for name in names if name not in self.partition]
-        try:
-            return sum(max(1, kind.bit_width // 8) for kind in types)
-        except ValueError:  # texts and nested values have no width of their own
-            return 0
 
 
 @dataclass(frozen=True, slots=True)

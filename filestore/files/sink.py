@@ -91,7 +91,7 @@ class ParquetSink(Discarding):
 
 def _sound(schema: pa.Schema, how: Mapping[str, object]) -> dict[str, object]:
     """Returns what is left of the wanted statistics and dictionaries: those that hide no row, whoever reads them."""
-    sound = skippable(schema)
+    sound = list(skippable(schema))
     wanted = how.get("use_dictionary", True)
     chosen = wanted if isinstance(wanted, list) else sound if wanted else []
     return {"write_statistics": sound, "use_dictionary": [name for name in chosen if name in sound] or False}

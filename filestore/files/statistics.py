@@ -11,6 +11,7 @@ import json
 import math
 from datetime import date, datetime
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -29,9 +30,7 @@ class StatisticsBuilder:
     """Collects the statistics of one file for the first columns of a schema."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._bounded = [f.name for f in schema if _has_bounds(f.type)][:_MAX_COLUMNS]
-        # nulls of a STRUCT would have to be counted for each field: readers expect an object there, not a number
-        self._counted = [f.name for f in schema if not pa.types.is_struct(f.type)][:_MAX_COLUMNS]
+        self._bounded, self._counted = _measured(schema)
         self._low: dict[str, Any] = {}
         self._high: dict[str, Any] = {}
         self._nulls = dict.fromkeys(self._counted, 0)
@@ -72,6 +71,15 @@ class StatisticsBuilder:
             "nullCount": self._nulls,
         }
         return json.dumps(stats, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+@lru_cache(maxsize=256)
+def _measured(schema: pa.Schema) -> tuple[list[str], list[str]]:
+    """Returns the columns that have bounds, and those whose nulls are counted."""
+    bounded = [f.name for f in schema if _has_bounds(f.type)]
+    # nulls of a STRUCT would have to be counted for each field: readers expect an object there, not a number
+    counted = [f.name for f in schema if not pa.types.is_struct(f.type)]
+    return bounded[:_MAX_COLUMNS], counted[:_MAX_COLUMNS]
 
 
 def _has_bounds(arrow: pa.DataType) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 import polars.selectors as cs
@@ -31,6 +32,8 @@ __all__ = ["DataWriter", "TableFiles", "encoding_of"]
 _ZSTD_LEVEL = 1
 _SAMPLE_ROWS = 8192
 _FEW_ROWS = 16
+_PAGE_BYTES = 512 << 10
+_VALUES_AT_ONCE = 1024  # Arrow's default
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ class TableFiles:
     def synced_together(self) -> Iterator[TableFiles]:
         """Surrounds a task that writes several files: they are made durable at its end, and not one by one.
 
-        So its files are uploaded side by side, and while it works on the next ones.
+        So its files are uploaded side by side, and while it works on the next ones; a local disk flushes many at once.
 
         Yields:
             The same table, for the writers of these files.
@@ -78,8 +81,7 @@ class TableFiles:
         """
         together = replace(self, unsynced=[])
         yield together
-        for relative in together.unsynced or ():
-            self.storage.sync(self.path(relative))
+        self.storage.sync_all([self.path(relative) for relative in together.unsynced or ()])
 
     @property
     def file_schema(self) -> pa.Schema:
@@ -108,19 +110,22 @@ class DataWriter(Discarding):
         """Writes rows as one row group, so callers cut chunks of that size. Ignores columns beyond the schema."""
         if rows.num_rows == 0:
             return
-        self._check_order(rows)
+        first, last = self._checked_ends(rows)
         rows = stored_rows(fitted(rows, self._schema), self._table.definition.schema)
         if self._open is None:
             self._open = _OpenFile(self._table, self._slot, rows)
-        self._open.write(rows)
+        self._open.write(rows, first, last)
         if self._open.bytes_written >= self._target_bytes:
             self._roll()
 
-    def _check_order(self, rows: pa.Table) -> None:
-        """Refuses keys in a wrong order, which look-ups would miss: after a sort by another collation, for example."""
+    def _checked_ends(self, rows: pa.Table) -> tuple[Key, Key]:
+        """Returns the first and the last key; they are empty without a sort key.
+
+        It refuses keys in a wrong order, which look-ups would miss: after a sort by another collation, for example.
+        """
         keys = self._table.definition.sort_key
         if not keys:
-            return
+            return (), ()
         first = key_at(rows, keys, 0)
         if (self._last is not None and not self._last < first) or not ascending(rows, keys).all():
             raise InvalidRequest(
@@ -129,6 +134,7 @@ class DataWriter(Discarding):
                 code="unsorted-rows",
             )
         self._last = key_at(rows, keys, rows.num_rows - 1)
+        return first, self._last
 
     @property
     def position(self) -> tuple[int, int]:
@@ -161,12 +167,11 @@ class _OpenFile:
     def __init__(self, table: TableFiles, slot: Slot, first_rows: pa.Table) -> None:
         self._table = table
         self._slot = slot
-        self._sort_key = table.definition.sort_key
         self._path = layout.data_path(slot.partition, slot.bucket, table.ambient.new_id())
         measured = [f for f in first_rows.schema if f.name not in table.definition.partition_by]
         self._statistics = StatisticsBuilder(pa.schema(measured))
-        self._first: Key | None = None
-        self._last: Key | None = None
+        self._first: Key = ()
+        self._last: Key = ()
         encoding = encoding_of(table.definition, first_rows)
         self._sink = ParquetSink(table.storage, table.path(self._path), first_rows.schema, **encoding)
 
@@ -178,10 +183,8 @@ class _OpenFile:
     def bytes_written(self) -> int:
         return self._sink.bytes_written
 
-    def write(self, rows: pa.Table) -> None:
-        if self._sort_key:
-            self._first = self._first or key_at(rows, self._sort_key, 0)
-            self._last = key_at(rows, self._sort_key, rows.num_rows - 1)
+    def write(self, rows: pa.Table, first: Key, last: Key) -> None:
+        self._first, self._last = self._first or first, last
         self._statistics.add(rows)
         self._sink.write(rows)
 
@@ -195,8 +198,8 @@ class _OpenFile:
             modified_ms=self._table.ambient.now_ms(),
             stats=self._statistics.to_json(),
             level=level,
-            min_key=None if self._first is None else encode_key(self._first),
-            max_key=None if self._last is None else encode_key(self._last),
+            min_key=encode_key(self._first) if self._first else None,
+            max_key=encode_key(self._last) if self._last else None,
         )
 
     def discard(self) -> None:
@@ -209,9 +212,7 @@ def encoding_of(definition: TableDefinition, rows: pa.Table) -> dict[str, object
     Packed deltas take about a byte for each row where values are sorted, and elsewhere no more bits than the values
     need: measured, files are smaller and both written and read faster than with plain values, by every reader.
     """
-    first = definition.sort_key[:1]
-    # Parquet could take a name with a dot for a field of a STRUCT, which has another type
-    packed = [f.name for f in rows.schema if _is_whole(f.type) and "." not in f.name]
+    first, packed = definition.sort_key[:1], _packed(rows.schema)
     repeating = _repeating(rows, [name for name in first if name in packed])
     compression = definition.options["file.compression"]
     return {
@@ -220,8 +221,39 @@ def encoding_of(definition: TableDefinition, rows: pa.Table) -> dict[str, object
         "use_dictionary": repeating or False,
         "column_encoding": {name: "DELTA_BINARY_PACKED" for name in packed if name not in repeating} or None,
         "write_page_index": True,
+        "data_page_size": _PAGE_BYTES,
+        "write_batch_size": _values_at_once(rows),
         "bloom_filter_options": _bloom_filters(definition, rows),
     }
+
+
+@lru_cache(maxsize=256)
+def _packed(schema: pa.Schema) -> tuple[str, ...]:
+    """Parquet could take a name with a dot for a field of a STRUCT, which has another type."""
+    return tuple(f.name for f in schema if _is_whole(f.type) and "." not in f.name)
+
+
+def _values_at_once(rows: pa.Table) -> int:
+    """Chooses how many values Arrow writes before it looks whether a page is full: a quarter of a page.
+
+    With fewer bytes at once it is faster, too: measured, a column of texts of 64 kB is written in a third of the time.
+    """
+    if rows.nbytes <= _PAGE_BYTES:
+        return _VALUES_AT_ONCE
+    widest = max((_bytes_of_value(chunk) for column in rows.columns for chunk in column.chunks), default=0)
+    return max(1, min(_VALUES_AT_ONCE, _PAGE_BYTES // (4 * max(widest, 1))))
+
+
+def _bytes_of_value(values: pa.Array) -> int:
+    """Returns the bytes of a text or binary value, about, or of the widest ones in a nested value; else 0."""
+    kind = values.type
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return int(values.nbytes) // max(1, len(values))
+    if pa.types.is_struct(kind):
+        return max((_bytes_of_value(values.field(n)) for n in range(kind.num_fields)), default=0)
+    if pa.types.is_map(kind):
+        return max(_bytes_of_value(values.keys), _bytes_of_value(values.items))
+    return _bytes_of_value(values.flatten()) if pa.types.is_list(kind) else 0
 
 
 def _bloom_filters(definition: TableDefinition, rows: pa.Table) -> dict[str, dict[str, float]] | None:

@@ -7,9 +7,11 @@ log entries, which name them, are removed last and oldest first. If an expiry is
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from filestore import layout
 from filestore.commit.proposal import Premises, Proposal
@@ -62,13 +64,14 @@ class Expiry:
         return bool(self.files) or self.log_entries >= _WORTH_ENTRIES
 
 
-def expire(store: FileStore, *, dry_run: bool = False, lazily: bool = False) -> Expiry:
+def expire(store: FileStore, *, dry_run: bool = False, lazily: bool = False, keep: timedelta = timedelta(0)) -> Expiry:
     """Expires the versions that neither the options nor a tag nor a consumer keeps.
 
     Args:
         store: The table.
         dry_run: Only returns what would be removed.
         lazily: Does nothing until it is worthwhile; for callers that repeat it often.
+        keep: Every version that was the newest one within this duration stays, whatever the options say.
 
     Raises:
         Conflict: ``too-many-races``: others changed the table's retention or definition again and again.
@@ -77,7 +80,7 @@ def expire(store: FileStore, *, dry_run: bool = False, lazily: bool = False) -> 
     chosen: _Choice | None = None
 
     def choose(base: TableState) -> _Choice:
-        first, lives = _first(store, base), history_of(store.delta_log, base.version)
+        first, lives = _first(store, base, keep), history_of(store.delta_log, base.version)
         return _Choice(base, first, lives, _planned(store, lives, _retained(store, first, base), base))
 
     def propose(base: TableState) -> Proposal | None:
@@ -143,8 +146,7 @@ def stored_rows(store: FileStore, planned: Expiry) -> int:
     def count(_: object) -> int:
         oldest = log.oldest()
         by, newest = oldest.definition.partition_by, store.state().version
-        stored: list[DataFile | PendingRun] = list(oldest.files.values())
-        stored += [run for runs in oldest.pending().values() for run in runs]
+        stored: Iterable[DataFile | PendingRun] = itertools.chain(oldest.files, oldest.pending)
         rows = {file.path: file.rows for file in stored if file.path in wanted}
         for entry in log.required(range(oldest.version + 1, newest + 1)):
             rows |= {file.path: file.rows for file in _added(entry, by) if file.path in wanted}
@@ -162,14 +164,20 @@ def _added(entry: Commit, partition_by: Sequence[str]) -> Iterator[DataFile | Pe
             yield pending_run(domain["configuration"], partition_by)
 
 
-def _first(store: FileStore, state: TableState) -> int:
+def _first(store: FileStore, state: TableState, keep: timedelta) -> int:
     now = store.ambient.now_ms()
+    then = _newest_at(store, now - state.definition.options.milliseconds("snapshot.time-retained"))
+    held = {hold.version for hold in holds(store.storage, store.location, state, now)}
+    if keep:
+        held.add(_newest_at(store, now - keep // timedelta(milliseconds=1)))
+    return first_to_keep(state, then, frozenset(held))
+
+
+def _newest_at(store: FileStore, at_ms: int) -> int:
     try:
-        then = store.version_at(now - state.definition.options.milliseconds("snapshot.time-retained"))
+        return store.version_at(at_ms)
     except NotFound:
-        then = 0  # the table is younger, or the version of that time has expired before
-    held = frozenset(hold.version for hold in holds(store.storage, store.location, state, now))
-    return first_to_keep(state, then, held)
+        return 0  # the table is younger, or the version of that time has expired before
 
 
 def _retained(store: FileStore, first: int, *states: TableState) -> Retained:
@@ -241,7 +249,7 @@ def _remove_entries(store: FileStore, lives: Lifetimes, retained: Retained) -> i
 
 def _stands(log: DeltaLog, lives: Lifetimes, checkpoint: int) -> bool:
     """Returns whether a checkpoint agrees with the entries: when they are removed, only the checkpoint is left."""
-    if log.checkpoint(checkpoint).files.keys() == lives.data_files_at(checkpoint):
+    if {file.path for file in log.checkpoint(checkpoint).files} == lives.data_files_at(checkpoint):
         return True
     logger.warning("the checkpoint of version %d of %s differs from the log: no entry goes", checkpoint, log.location)
     return False

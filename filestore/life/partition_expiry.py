@@ -33,7 +33,7 @@ class PartitionAge:
 
 def partition_ages(state: TableState) -> dict[Partition, PartitionAge]:
     """Returns the age of each partition by ``partition.expiration-strategy``; its pending runs count as files."""
-    held: Iterable[DataFile | PendingRun] = chain(state.files.values(), *state.pending().values())
+    held: Iterable[DataFile | PendingRun] = chain(state.files, state.pending)
     files: dict[Partition, list[DataFile | PendingRun]] = {}
     for file in held:
         files.setdefault(file.slot.partition, []).append(file)

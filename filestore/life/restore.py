@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from filestore.delta.by_slot import BySlot
 from filestore.delta.state import TableState
 from filestore.errors import Unsupported
 from filestore.model.definition import COLUMN_MAPPING, TableDefinition
@@ -25,7 +26,7 @@ class Restored:
     Attributes:
         adds: Files that are restored, with the dead rows that they had.
         vectors: Files that stay, with the dead rows that they had: more, fewer or none.
-        removes: Paths of files that are removed.
+        removes: Files that are removed.
         remembered: Deleted keys that are remembered again.
         forgotten: Deleted keys whose deletes are rolled back, or which are in `remembered` again.
         slots: The slots in which files change.
@@ -33,7 +34,7 @@ class Restored:
 
     adds: tuple[DataFile, ...]
     vectors: tuple[DataFile, ...]
-    removes: tuple[str, ...]
+    removes: tuple[DataFile, ...]
     remembered: tuple[Tombstones, ...]
     forgotten: tuple[Tombstones, ...]
     slots: frozenset[Slot]
@@ -45,9 +46,8 @@ class Restored:
 
     def differences(self, base: TableState) -> list[SlotDifference]:
         """Returns the differences between the files of a version and those after the rollback."""
-        changed = (*self.removes, *(file.path for file in self.vectors))
-        after = {file.path: file for file in (*self.adds, *self.vectors)}
-        return file_differences({path: base.files[path] for path in changed}, after)
+        former = (base.files.current(file) for file in (*self.removes, *self.vectors))
+        return file_differences(BySlot(filter(None, former)), BySlot((*self.adds, *self.vectors)))
 
 
 def restored(base: TableState, target: TableState, now_ms: int) -> Restored:
@@ -58,19 +58,22 @@ def restored(base: TableState, target: TableState, now_ms: int) -> Restored:
         target: The older version, with the definition of `base` (`as_defined_now`) and without a pending run.
         now_ms: The time: tombstones that are older than the table remembers are not restored.
     """
-    adds = tuple(file for path, file in target.files.items() if path not in base.files)
-    vectors = tuple(f for p, f in target.files.items() if p in base.files and base.files[p].vector != f.vector)
-    leaving = [file for path, file in base.files.items() if path not in target.files]
+    changed = file_differences(base.files, target.files)
+    come = [file for difference in changed for file in difference.after]
+    adds = tuple(file for file in come if base.files.current(file) is None)
+    vectors = tuple(file for file in come if base.files.current(file) is not None)
+    gone = (file for difference in changed for file in difference.before)
+    leaving = tuple(file for file in gone if target.files.current(file) is None)
     slots = frozenset(file.slot for file in (*adds, *vectors, *leaving))
     now, then = _tombstones(base), _tombstones(target)
     young_ms = now_ms - base.definition.tombstone_retention_ms
     remembered = tuple(run for name, run in then.items() if name not in now and run.modified_ms >= young_ms)
     forgotten = tuple(run for name, run in now.items() if name not in then)
-    return Restored(adds, vectors, tuple(file.path for file in leaving), remembered, forgotten, slots)
+    return Restored(adds, vectors, leaving, remembered, forgotten, slots)
 
 
 def _tombstones(state: TableState) -> dict[str, Tombstones]:
-    return {run.id: run for runs in state.tombstones().values() for run in runs}
+    return {run.id: run for run in state.tombstones}
 
 
 def as_defined_now(target: TableState, base: TableState) -> TableState:
@@ -83,7 +86,7 @@ def as_defined_now(target: TableState, base: TableState) -> TableState:
         Unsupported: ``rollback-over-schema``: the files cannot be read correctly with the newer definition.
     """
     now, then = base.definition, target.definition
-    if (target.files or target.pending()) and (obstacle := next(_obstacles(now, then), None)) is not None:
+    if (target.files or target.pending) and (obstacle := next(_obstacles(now, then), None)) is not None:
         raise Unsupported(
             f"the files of version {target.version} do not read right with the columns of version {base.version}: "
             f"{obstacle}. Roll back to a version after that change, or write the old version's rows as an overwrite",

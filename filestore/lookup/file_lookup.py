@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,7 @@ from filestore.files.columns import FileColumns
 from filestore.files.dead_rows import DeadRows, dead_rows_of
 from filestore.files.parquet import ParquetReader
 from filestore.files.row_groups import RowGroups
+from filestore.files.rows_at import RowsAt
 from filestore.files.writer import TableFiles
 from filestore.lookup.key_match import (
     HASH,
@@ -37,7 +39,7 @@ from filestore.lookup.key_match import (
 )
 from filestore.model.files import DataFile
 from filestore.rows.frames import arrow_table, frame_of
-from filestore.rows.keys import Key, decode_key, key_at
+from filestore.rows.keys import Key, key_at, known_key
 from filestore.rows.partitions import with_partition
 
 __all__ = ["FileLookup", "Matches"]
@@ -78,14 +80,9 @@ class FileLookup:
         self._table = table
         self._file = file
         self._keys = table.definition.sort_key
-        self._schema = table.definition.schema.to_arrow()
-        types = [self._schema.field(c).type for c in self._keys]
-        self._lowest = None if file.min_key is None else decode_key(file.min_key, types)
-        self._highest = None if file.max_key is None else decode_key(file.max_key, types)
         self._extra = tuple(extra)
         self._cache = cache
         self._name = (table.path(file.path), None if cache is None else cache.generation(table.definition.schema))
-        self._index = index_columns(self._schema, self._keys)
         self._parquet: ParquetReader | None = None
         self._groups: RowGroups | None = None
         self._columns: FileColumns | None = None
@@ -93,6 +90,28 @@ class FileLookup:
         self._starts: Rows = np.empty(0, dtype=np.int64)
         self._group: tuple[int, pa.Table] | None = None
         self._dead: DeadRows | None = None
+
+    # A write has a look-up for each file of a slot, most of which hold none of its keys: they need their bounds alone.
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        return self._table.definition.schema.to_arrow()
+
+    @cached_property
+    def _index(self) -> Sequence[str]:
+        return index_columns(self._schema, self._keys)
+
+    @cached_property
+    def _lowest(self) -> Key | None:
+        return self._decoded_key(self._file.min_key)
+
+    @cached_property
+    def _highest(self) -> Key | None:
+        return self._decoded_key(self._file.max_key)
+
+    def _decoded_key(self, key: str | None) -> Key | None:
+        columns = self._table.definition.schema
+        return None if key is None else known_key(key, tuple(columns.column(name).type for name in self._keys))
 
     @property
     def holds_file(self) -> bool:
@@ -177,9 +196,10 @@ class FileLookup:
     def _decoded(self, rows: Rows, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
         if self._groups is None:
             self._groups = RowGroups(self._table, self._file)
-        self._charge(self._stored(columns), self._groups.rows_around(rows))
-        self._groups.fetch(rows, columns)
-        return self._groups.read_at(rows, columns)
+        wanted = RowsAt(self._groups, rows, columns)
+        for name, read in wanted.rows_read().items():
+            self._charge([name], read)
+        return wanted.frames()
 
     def _stored(self, columns: Sequence[str]) -> list[str]:
         """The columns that are not partition columns."""

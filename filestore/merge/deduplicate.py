@@ -44,9 +44,10 @@ def reduce(rows: pa.Table, keys: Sequence[str], sequence: str | None) -> pa.Tabl
 def reduce_part(rows: pa.Table, keys: Sequence[str], sequence: str | None) -> pa.Table:
     """Returns what `reduce` still needs of some rows of a key, of which more follow.
 
-    With a sequence these are also the former rows of updates: what counts if the new row follows is not one of them.
+    With a sequence and ordinals these are also the former rows of updates: what counts if the new row follows is not
+    one of them. Without ordinals the order of the rows says which is later, so it stays.
     """
-    if sequence is None or KIND_COLUMN not in rows.column_names:
+    if sequence is None or not {KIND_COLUMN, ORDINAL_COLUMN} <= set(rows.column_names):
         return reduce(rows, keys, sequence)
     begins = _are(rows, RowKind.UPDATE_BEFORE)
     waiting = rows.filter(pa.array(begins & ~former_rows(rows, keys)))

@@ -18,6 +18,7 @@ from filestore.model.changes import (
     UnsetOption,
     WidenColumn,
 )
+from filestore.model.names import unquoted
 from filestore.model.sql import parse_columns
 from filestore.model.text import check_text
 
@@ -70,13 +71,9 @@ def _added(clause: str) -> Change:
     if len(columns) != 1:
         raise InvalidRequest(f"cannot read the column {clause!r}: add one column in one change", code="bad-change")
     (column,) = columns
-    after = _name(place[2]) if place and place[2] else None
+    after = unquoted(place[2]) if place and place[2] else None
     first = place is not None and after is None
     return AddColumn(column.name, column.type, column.nullable, column.comment, after, first)
-
-
-def _name(text: str) -> str:
-    return text[1:-1].replace("``", "`") if text.startswith("`") else text
 
 
 def _text(quoted: str) -> str:
@@ -90,13 +87,13 @@ def _clause(form: str, build: Callable[..., Change]) -> tuple[re.Pattern[str], C
 
 _CLAUSES = (
     _clause(r"ADD COLUMN (.+)", _added),
-    _clause("DROP COLUMN <name>", lambda name: DropColumn(_name(name))),
-    _clause("RENAME COLUMN <name> TO <name>", lambda name, new: RenameColumn(_name(name), _name(new))),
-    _clause("ALTER COLUMN <name> TYPE (.+)", lambda name, kind: WidenColumn(_name(name), kind)),
-    _clause("ALTER COLUMN <name> FIRST", lambda name: MoveColumn(_name(name))),
-    _clause("ALTER COLUMN <name> AFTER <name>", lambda name, after: MoveColumn(_name(name), _name(after))),
-    _clause("ALTER COLUMN <name> DROP NOT NULL", lambda name: SetNullable(_name(name))),
-    _clause("ALTER COLUMN <name> COMMENT <text>", lambda name, text: SetComment(_text(text) or None, _name(name))),
+    _clause("DROP COLUMN <name>", lambda name: DropColumn(unquoted(name))),
+    _clause("RENAME COLUMN <name> TO <name>", lambda name, new: RenameColumn(unquoted(name), unquoted(new))),
+    _clause("ALTER COLUMN <name> TYPE (.+)", lambda name, kind: WidenColumn(unquoted(name), kind)),
+    _clause("ALTER COLUMN <name> FIRST", lambda name: MoveColumn(unquoted(name))),
+    _clause("ALTER COLUMN <name> AFTER <name>", lambda name, after: MoveColumn(unquoted(name), unquoted(after))),
+    _clause("ALTER COLUMN <name> DROP NOT NULL", lambda name: SetNullable(unquoted(name))),
+    _clause("ALTER COLUMN <name> COMMENT <text>", lambda name, text: SetComment(_text(text) or None, unquoted(name))),
     _clause("COMMENT <text>", lambda text: SetComment(_text(text) or None)),
     _clause(  # Spark's form: SET TBLPROPERTIES ('name' = 'value')
         r"SET(?: TBLPROPERTIES)?\s*\(\s*<text>\s*=\s*<text>\s*\)",

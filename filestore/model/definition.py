@@ -14,6 +14,7 @@ from filestore.model.bounds import Extent, check_extent
 from filestore.model.changelog import ChangelogProducer
 from filestore.model.log_mode import LogMode, check_log, log_has_images, log_has_input, log_mode
 from filestore.model.merging import MergeEngine, MergeSpec, merge_spec
+from filestore.model.names import check_partition_name
 from filestore.model.schema import Column, Schema, check_fields
 from filestore.model.stray_options import check_stray_options
 from filestore.model.table_options import TableOptions
@@ -228,12 +229,7 @@ def _check_texts(options: Mapping[str, str], comment: str | None) -> None:
 
 
 def _check_partition_column(column: Column) -> None:
-    if column.name.startswith("_"):
-        raise InvalidRequest(
-            f"partition column {column.name!r} begins with '_', and readers skip folders that do: rename it, or "
-            "partition by another",
-            code="bad-column-name",
-        )
+    check_partition_name(column.name)
     if not is_key_type(column.type) or pa.types.is_binary(column.type):
         raise InvalidRequest(
             f"partition column {column.name!r} is {to_sql(column.type)}: use a string, integer, boolean, decimal, "

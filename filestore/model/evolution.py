@@ -33,6 +33,7 @@ from filestore.model.definition import (
     check_definition,
     check_view_options,
 )
+from filestore.model.names import listed
 from filestore.model.options import OPTIONS
 from filestore.model.schema import Column, Schema, check_fields
 from filestore.model.sql import parse_type
@@ -141,7 +142,7 @@ def _numbered(definition: TableDefinition) -> TableDefinition:
     last = definition.last_id if definition.last_id is not None else schema.last_id
     options = definition.options
     if not definition.primary_key and definition.buckets > 1 and options["bucket-key"] is None:
-        options = TableOptions.parse(options.as_dict() | {"bucket-key": ",".join(definition.bucket_key)})
+        options = TableOptions.parse(options.as_dict() | {"bucket-key": listed(definition.bucket_key)})
     return replace(definition, schema=schema, last_id=last, options=options)
 
 

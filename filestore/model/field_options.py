@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from filestore.model.functions import FUNCTIONS
 from filestore.model.option_values import Option, any_text, column_names, flag, one_of
 
-__all__ = ["FIELD_OPTIONS", "FIELD_PREFIX"]
+__all__ = ["FIELD_OPTIONS", "FIELD_PREFIX", "SEQUENCE_GROUP"]
 
 FIELD_PREFIX = "fields."
+SEQUENCE_GROUP = "sequence-group"
 FIELD_OPTIONS: Mapping[str, Option] = {
     o.name: o
     for o in (
@@ -49,7 +50,7 @@ FIELD_OPTIONS: Mapping[str, Option] = {
             "Fields that identify a struct of a nested_update; without them every struct is added.",
         ),
         Option(
-            "sequence-group",
+            SEQUENCE_GROUP,
             "column list",
             column_names,
             None,

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from filestore.model.names import names_in
+
 __all__ = [
     "OneOf",
     "Option",
@@ -105,11 +107,8 @@ def any_text(text: str) -> str:
 
 
 def column_names(text: str) -> tuple[str, ...]:
-    """Parses names that are separated by commas."""
-    names = tuple(part.strip() for part in text.split(","))
-    if not all(names):
-        raise ValueError("column names separated by commas")
-    return names
+    """Parses names that are separated by commas; one may stand in backticks."""
+    return names_in(text)
 
 
 def some_text(text: str) -> str:

@@ -151,7 +151,7 @@ OPTIONS: Mapping[str, Option] = {
             size,
             "192 mb",
             "The size of the rows that a writing task sorts in memory, which takes two to four times as much; it sorts "
-            "more rows as runs on its local disk, and merges them.",
+            "more rows in runs, in memory and on its local disk, and merges them.",
         ),
         Option(
             "row-group.rows",

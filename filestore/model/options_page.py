@@ -16,11 +16,13 @@ _HEAD = """# Table options
 
 They are set when a table is created, as texts: `options={"bucket": "4"}`.
 For an unknown name the error suggests the nearest known one.
+A column list has commas between names; one with a comma, or blanks at its ends, stands in backticks: `` id,`a, b` ``.
 All options except those marked "Fixed." may be changed later: `table.alter("SET checkpoint.interval = 20")`.
 """
 _FIELDS = """## Options of a column: `fields.<column>.<option>`
 They are for `merge-engine = aggregation` and `partial-update`; FORMAT.md section 9.3 defines them.
 A sequence group may be ordered by several columns, separated by commas: `fields.seq1,seq2.sequence-group = a,b`.
+A column whose name has a comma stands in backticks there, and any column may.
 They are fixed once the table has their column.
 """
 _FUNCTIONS = """## Aggregate functions

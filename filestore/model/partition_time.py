@@ -15,6 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from filestore.model.files import Partition
+from filestore.model.names import unquoted
+from filestore.model.types import is_moment
 
 __all__ = ["Formatter", "TimestampPattern", "column_time", "partition_time"]
 
@@ -33,7 +35,7 @@ _LETTERS = {
     "SSS": ("millisecond", r"\d{3}"),
 }
 _TOKEN = re.compile(r"'(?P<quoted>[^']*)'|(?P<letters>([A-Za-z])\3*)|(?P<other>[^A-Za-z'])")
-_NAME = re.compile(r"\$(?:\{([^}]+)\}|([A-Za-z_][A-Za-z0-9_]*))")
+_NAME = re.compile(r"\$(?:\{(`(?:[^`]|``)+`|[^}]+)\}|([A-Za-z_][A-Za-z0-9_]*))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +117,19 @@ class TimestampPattern:
     @property
     def columns(self) -> list[str]:
         """The columns that it names."""
-        return [braced or plain for braced, plain in _NAME.findall(self.text)]
+        return [_column(match) for match in _NAME.finditer(self.text)]
 
     def of(self, partition: Partition) -> str | None:
         """The text with the partition's values in it; None if one of them is null."""
         values = dict(partition)
         if any(values[name] is None for name in self.columns):
             return None
-        return _NAME.sub(lambda match: str(values[match[1] or match[2]]), self.text)
+        return _NAME.sub(lambda match: str(values[_column(match)]), self.text)
+
+
+def _column(match: re.Match[str]) -> str:
+    """The column that a place in a pattern names; one in backticks may have ``}`` in its name."""
+    return match[2] or unquoted(match[1])
 
 
 def partition_time(
@@ -141,7 +148,7 @@ def partition_time(
         The time, in UTC; None if a value is null or does not have that format.
     """
     (_, value), kind = partition[0], next(iter(types))
-    if pattern is None and formatter is None and (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
+    if pattern is None and formatter is None and is_moment(kind):
         return column_time(value)
     text = value if pattern is None else pattern.of(partition)
     if text is None:

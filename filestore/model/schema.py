@@ -9,17 +9,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from filestore.errors import InvalidRequest, NotFound, Unsupported
 from filestore.model import types
-from filestore.model.own_columns import is_own
+from filestore.model.names import check_new_name, check_stored_name, quoted
 from filestore.model.text import check_text, none_named
 
-__all__ = ["Column", "Schema", "check_fields", "check_pattern"]
+__all__ = ["Column", "Schema", "check_fields"]
 
 ID_METADATA = "tablestore.id"
 CHANGES_METADATA = "delta.typeChanges"
@@ -103,7 +102,7 @@ class Schema:
             raise InvalidRequest("the schema has no columns: name at least one", code="empty-schema")
         seen: set[str] = set()
         for column in self.columns:
-            _check_name(column.name)
+            check_stored_name(column.name)
             if column.name.lower() in seen:
                 raise InvalidRequest(
                     f"column {column.name!r} appears twice (names are compared without case): rename one",
@@ -216,7 +215,7 @@ class _Named(Protocol):
 
 
 def check_fields(columns: Iterable[_Named]) -> None:
-    """Checks texts, names that look like patterns, and the names of STRUCT fields at any depth.
+    """Checks the names of columns and of STRUCT fields at any depth, and comments.
 
     Only new tables and columns are checked, so that stored ones stay readable.
 
@@ -224,8 +223,7 @@ def check_fields(columns: Iterable[_Named]) -> None:
         InvalidRequest: ``bad-text``, ``bad-column-name`` or ``duplicate-column``.
     """
     for column in columns:
-        check_text(f"column name {column.name!r}", column.name)
-        check_pattern(f"column name {column.name!r}", column.name)
+        check_new_name(f"column name {column.name!r}", column.name)
         check_text(f"the comment of column {column.name!r}", column.comment or "")
         _check_type(column.type, column.name)
 
@@ -244,10 +242,7 @@ def _check_type(arrow: pa.DataType, path: str) -> None:
 def _check_struct(arrow: pa.StructType, path: str) -> None:
     seen: set[str] = set()
     for child in arrow:
-        check_text(f"field name {child.name!r} in column {path!r}", child.name)
-        if not child.name.strip():
-            raise InvalidRequest(f"column {path!r} has a STRUCT field without a name: name it", code="bad-column-name")
-        check_pattern(f"field name {child.name!r} in column {path!r}", child.name)
+        check_new_name(f"field name {child.name!r} in column {path!r}", child.name)
         if child.name.lower() in seen:
             raise InvalidRequest(
                 f"column {path!r} has the STRUCT field {child.name!r} twice (names are compared without case): "
@@ -256,37 +251,6 @@ def _check_struct(arrow: pa.StructType, path: str) -> None:
             )
         seen.add(child.name.lower())
         _check_type(child.type, f"{path}.{child.name}")
-
-
-def check_pattern(what: str, name: str) -> None:
-    """Refuses a name that polars reads as a selection of columns (decision 76).
-
-    Raises:
-        InvalidRequest: ``bad-column-name``.
-    """
-    if name == "*" or (name.startswith("^") and name.endswith("$")):
-        raise InvalidRequest(
-            f"{what} is a pattern: polars reads * as all columns and ^…$ as a regular expression over their names. "
-            "Use another name",
-            code="bad-column-name",
-        )
-
-
-@lru_cache(maxsize=1 << 14)
-def _check_name(name: str) -> None:
-    """Checks one name. Results are cached: each change of an ALTER makes a schema of all columns anew."""
-    if not name or name != name.strip():
-        raise InvalidRequest(f"column name {name!r} is empty or has spaces at its ends", code="bad-column-name")
-    if is_own(name):
-        raise InvalidRequest(
-            f"column name {name!r} is reserved for the store's own columns: rename it",
-            code="bad-column-name",
-        )
-    if bad := sorted(set(name) & set(" ,;{}()\n\t=")):
-        raise InvalidRequest(
-            f"column name {name!r} contains {bad[0]!r}, which Parquet readers refuse: rename it",
-            code="bad-column-name",
-        )
 
 
 def _column_from_arrow(arrow: pa.Field) -> Column:
@@ -309,7 +273,7 @@ def _comment(arrow: pa.Field) -> str | None:
 
 
 def _column_to_sql(column: Column) -> str:
-    parts = [types.quoted(column.name), types.to_sql(column.type)]
+    parts = [quoted(column.name), types.to_sql(column.type)]
     if not column.nullable:
         parts.append("NOT NULL")
     if column.comment is not None:

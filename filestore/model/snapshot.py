@@ -46,7 +46,7 @@ class Operation(StrEnum):
         return self in (Operation.OVERWRITE, Operation.DROP_PARTITION)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Snapshot:
     """One version of a table.
 
@@ -64,6 +64,8 @@ class Snapshot:
             other commits.
         unread: The rows that left the table could not be read, so the commit has no change data.
         metrics: Counts: ``rows_written``, ``rows_deleted``, ``files_added``, ``files_removed``…
+        parameters: The partitions that an overwrite replaces, if these are not all, as JSON.
+        read_version: The version on which the commit follows; None for the first.
         notes: Notes for the user, such as which readers cannot read the table after a change of its schema.
     """
 
@@ -78,7 +80,14 @@ class Snapshot:
     restores: int | None = None
     unread: bool = False
     metrics: Mapping[str, int] = field(default_factory=dict)
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    read_version: int | None = None
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        counts = {name: count for name, count in self.metrics.items() if count}
+        when = f"{self.timestamp:%Y-%m-%d %H:%M:%S %Z}"
+        return f"Snapshot(version={self.version}, {self.operation}, {when}, metrics={counts})"
 
     @property
     def restores_files(self) -> bool:

@@ -13,12 +13,13 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 
 from filestore.errors import InvalidRequest
+from filestore.model.names import quoted
 from filestore.model.schema import Column, Schema
 from filestore.model.sql import ColumnList
 from filestore.model.sql_dialect import WRITTEN, ColumnListDialect, MetadataConstraint
 from filestore.model.table_columns import MetadataColumn, TableColumns, managed_schema
 from filestore.model.text import check_text
-from filestore.model.types import TIMESTAMP, TIMESTAMP_NTZ, quoted, to_sql
+from filestore.model.types import TIMESTAMP, TIMESTAMP_NTZ, to_sql
 
 __all__ = ["read_column_list", "read_columns", "read_table_columns", "read_type"]
 

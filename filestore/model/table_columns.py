@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from filestore.errors import InvalidRequest
+from filestore.model.names import quoted
 from filestore.model.schema import Column, Schema
 from filestore.model.text import check_text, name_list
-from filestore.model.types import quoted, to_sql
+from filestore.model.types import to_sql
 
 __all__ = ["FIELD_KEY", "FIELD_VIRTUAL", "MetadataColumn", "TableColumns", "managed_schema"]
 

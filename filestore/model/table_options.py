@@ -8,7 +8,8 @@ from datetime import timedelta
 from typing import Any
 
 from filestore.errors import Corrupt, InvalidRequest
-from filestore.model.field_options import FIELD_OPTIONS, FIELD_PREFIX
+from filestore.model.field_options import FIELD_OPTIONS, FIELD_PREFIX, SEQUENCE_GROUP
+from filestore.model.names import unquoted
 from filestore.model.option_values import Option, column_names
 from filestore.model.options import OPTIONS, PREFIXES
 from filestore.model.text import meant
@@ -23,10 +24,12 @@ class TableOptions:
 
     given: tuple[tuple[str, str], ...] = ()
     _texts: dict[str, str] = field(init=False, repr=False, compare=False, hash=False)
+    _parsed: dict[str, Any] = field(init=False, repr=False, compare=False, hash=False)
 
     def __post_init__(self) -> None:
-        """Keeps the texts by name: a wide table has an option for each column, and looks some up as often."""
+        """Keeps texts and values by name: a wide table has an option for each column, and each file asks for ten."""
         object.__setattr__(self, "_texts", dict(self.given))
+        object.__setattr__(self, "_parsed", {})
 
     def __repr__(self) -> str:
         """Shows the options that are given, with stars for passwords."""
@@ -42,6 +45,7 @@ class TableOptions:
         """
         for name, value in given.items():
             _check(name, str(value))
+        _refuse_repeated(given)
         return cls(tuple(sorted((name, str(value)) for name, value in given.items())))
 
     def __getitem__(self, name: str) -> Any:
@@ -50,6 +54,11 @@ class TableOptions:
         Raises:
             Corrupt: ``bad-stored-option``: a stored value is none that `parse` would have taken.
         """
+        if name not in self._parsed:
+            self._parsed[name] = self._value(name)
+        return self._parsed[name]
+
+    def _value(self, name: str) -> Any:
         option = OPTIONS[name]
         text = self._texts.get(name, option.default)
         try:
@@ -73,20 +82,20 @@ class TableOptions:
         """Returns the parsed options of each column, by the option's name; sequence groups are left out."""
         found: dict[str, dict[str, Any]] = {}
         for name, option, text in self._field_options():
-            if option.name != "sequence-group":
+            if option.name != SEQUENCE_GROUP:
                 found.setdefault(name, {})[option.name] = option.parse(text)
         return found
 
     def field_columns(self) -> list[str]:
         """Returns the columns that have options of their own; sequence groups are left out."""
-        return [name for name, option, _ in self._field_options() if option.name != "sequence-group"]
+        return [name for name, option, _ in self._field_options() if option.name != SEQUENCE_GROUP]
 
     def sequence_groups(self) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
         """Returns each group's sequence columns and its members."""
         return [
             (column_names(name), option.parse(text))
             for name, option, text in self._field_options()
-            if option.name == "sequence-group"
+            if option.name == SEQUENCE_GROUP
         ]
 
     def _field_options(self) -> Iterator[tuple[str, Option, str]]:
@@ -104,7 +113,23 @@ def _field_option(name: str) -> tuple[str, Option] | None:
     if not name.startswith(FIELD_PREFIX) or name in OPTIONS:
         return None
     column, _, last = name.removeprefix(FIELD_PREFIX).rpartition(".")
-    return (column, FIELD_OPTIONS[last]) if column and last in FIELD_OPTIONS else None
+    if not column or last not in FIELD_OPTIONS:
+        return None
+    return (column if last == SEQUENCE_GROUP else unquoted(column)), FIELD_OPTIONS[last]
+
+
+def _refuse_repeated(given: Mapping[str, str]) -> None:
+    """Refuses an option of a column that is there with backticks around the column's name and without."""
+    spelled: dict[tuple[str, str], str] = {}
+    for name in given:
+        if (found := _field_option(name)) is None:
+            continue
+        other = spelled.setdefault((found[0], found[1].name), name)
+        if other != name:
+            raise InvalidRequest(
+                f"options {other!r} and {name!r} are one option, given twice: leave one of them out",
+                code="bad-option-value",
+            )
 
 
 def _refuse_unknown_field_option(name: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from filestore.errors import InvalidRequest
 
-__all__ = ["check_text", "check_texts", "meant", "name_list", "none_named"]
+__all__ = ["check_text", "check_texts", "did_you_mean", "meant", "name_list", "none_named"]
 
 _WRONG = re.compile("[\0\ud800-\udfff]")
 _NAMES = 30  # so many names a message lists
@@ -29,11 +29,15 @@ def meant(name: str, names: Iterable[str]) -> str | None:
     return spelled[near[0]] if near else None
 
 
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Returns what follows a name that is none of some others: which one is meant, or nothing."""
+    near = meant(name, names)
+    return "" if near is None else f" (did you mean {near!r}?)"
+
+
 def none_named(what: str, name: str, names: Sequence[str]) -> str:
     """Says that nothing has a name, which names there are, and which one is meant if one is much like it."""
-    near = meant(name, names)
-    hint = "" if near is None else f" (did you mean {near!r}?)"
-    return f"there is no {what} {name!r}{hint}; the {what}s are {name_list(names)}"
+    return f"there is no {what} {name!r}{did_you_mean(name, names)}; the {what}s are {name_list(names)}"
 
 
 def check_text(what: str, text: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from filestore.errors import Unsupported
+from filestore.model.names import quoted
 
 __all__ = [
     "canonical",
@@ -19,9 +20,9 @@ __all__ = [
     "field_count",
     "from_delta",
     "is_key_type",
+    "is_moment",
     "is_wider",
     "mapping_metadata",
-    "quoted",
     "to_delta",
     "to_sql",
 ]
@@ -58,13 +59,18 @@ _LISTS = (
     pa.types.is_large_list_view,
 )
 
-# the type to use instead of an unsupported one, by Arrow's name of that
+_WIDER = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.null(): pa.string(),
+}
+"""The narrowest type that holds all values of one that Delta lacks."""
+
+# what to use instead of an unsupported type, by Arrow's name of that, where no other type holds just its values
 _REMEDIES = {
-    "uint8": "SMALLINT",
-    "uint16": "INT",
-    "uint32": "BIGINT",
-    "uint64": "DECIMAL(20,0)",
-    "halffloat": "FLOAT",
     "time32[s]": "INT (seconds of the day)",
     "time32[ms]": "INT (milliseconds of the day)",
     "time64[us]": "BIGINT (microseconds of the day)",
@@ -73,14 +79,20 @@ _REMEDIES = {
 }
 
 
-def canonical(arrow: pa.DataType) -> pa.DataType:
+def canonical(arrow: pa.DataType, *, widened: bool = False) -> pa.DataType:
     """Returns the canonical Arrow type that holds every value of ``arrow``.
+
+    Args:
+        arrow: The type.
+        widened: Whether it may be a wider one, such as SMALLINT for an unsigned number of 8 bits.
 
     Raises:
         Unsupported: no Delta type holds it; the message says what to cast to.
     """
     if arrow in _TO_DELTA:
         return arrow
+    if widened and arrow in _WIDER:
+        return _WIDER[arrow]
     if pa.types.is_large_string(arrow) or arrow == pa.string_view():
         return pa.string()
     if pa.types.is_large_binary(arrow) or pa.types.is_fixed_size_binary(arrow) or arrow == pa.binary_view():
@@ -90,12 +102,12 @@ def canonical(arrow: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(arrow):
         return TIMESTAMP_NTZ if arrow.tz is None else TIMESTAMP
     if pa.types.is_dictionary(arrow) or pa.types.is_run_end_encoded(arrow):
-        return canonical(arrow.value_type)
+        return canonical(arrow.value_type, widened=widened)
     if isinstance(arrow, pa.BaseExtensionType):
-        return pa.bool_() if arrow == pa.bool8() else canonical(arrow.storage_type)
+        return pa.bool_() if arrow == pa.bool8() else canonical(arrow.storage_type, widened=widened)
     if pa.types.is_decimal(arrow):
         return _canonical_decimal(arrow)
-    return _canonical_nested(arrow)
+    return _canonical_nested(arrow, widened=widened)
 
 
 def _canonical_decimal(arrow: pa.DataType) -> pa.DataType:
@@ -108,18 +120,25 @@ def _canonical_decimal(arrow: pa.DataType) -> pa.DataType:
     return pa.decimal128(arrow.precision, arrow.scale)
 
 
-def _canonical_nested(arrow: pa.DataType) -> pa.DataType:
+def _canonical_nested(arrow: pa.DataType, *, widened: bool) -> pa.DataType:
+    def inner(name: str, field: pa.Field) -> pa.Field:
+        return pa.field(name, canonical(field.type, widened=widened), field.nullable)
+
     if any(of_kind(arrow) for of_kind in _LISTS):
-        return pa.list_(pa.field("element", canonical(arrow.value_type), arrow.value_field.nullable))
+        return pa.list_(inner("element", arrow.value_field))
     if pa.types.is_map(arrow):
-        return pa.map_(
-            canonical(arrow.key_type),
-            pa.field("value", canonical(arrow.item_type), arrow.item_field.nullable),
-        )
+        return pa.map_(canonical(arrow.key_type, widened=widened), inner("value", arrow.item_field))
     if pa.types.is_struct(arrow) and arrow.num_fields:
-        return pa.struct([pa.field(f.name, canonical(f.type), f.nullable) for f in arrow])
-    remedy = _REMEDIES.get(str(arrow), "a supported one (see FORMAT.md, section 3)")
+        return pa.struct([inner(field.name, field) for field in arrow])
+    remedy = _REMEDIES.get(str(arrow)) or (
+        to_sql(_WIDER[arrow]) if arrow in _WIDER else "a supported one (see FORMAT.md, section 3)"
+    )
     raise Unsupported(f"type {arrow} has no Delta counterpart: cast it to {remedy}", code="unsupported-type")
+
+
+def is_moment(arrow: pa.DataType) -> bool:
+    """Returns whether a column has days or times."""
+    return bool(pa.types.is_date(arrow) or pa.types.is_timestamp(arrow))
 
 
 def is_key_type(arrow: pa.DataType) -> bool:
@@ -209,11 +228,6 @@ def from_delta(delta: str | dict[str, Any]) -> pa.DataType:
         value = pa.field("value", from_delta(delta["valueType"]), delta["valueContainsNull"])
         return pa.map_(from_delta(delta["keyType"]), value)
     return pa.struct([pa.field(f["name"], from_delta(f["type"]), f["nullable"]) for f in delta["fields"]])
-
-
-def quoted(name: str) -> str:
-    """Quotes a name for Spark SQL."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def to_sql(arrow: pa.DataType) -> str:

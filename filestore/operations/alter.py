@@ -103,7 +103,7 @@ def alter(
 
 def _planned(store: FileStore, base: TableState, changes: Sequence[Change]) -> Evolution:
     evolution = evolve(base.definition, changes, store.ambient.new_id)
-    if evolution.needs_no_rows and (base.files or base.pending()):
+    if evolution.needs_no_rows and (base.files or base.pending):
         raise InvalidRequest(
             "the table has rows, and a new column is null in them: add it without NOT NULL", code="not-null-column"
         )
@@ -187,7 +187,7 @@ class _Attempt(CommitAttempt):
             return None
         if work.effect is not None:
             work.effect.apply(self.base, evolution.definition)
-        if evolution.needs_folds and self.base.pending():
+        if evolution.needs_folds and self.base.pending:
             self.base = work.folded(self.base)
         if evolution.rewrites:
             work.begin_rewrite(self.base, evolution)

@@ -16,6 +16,7 @@ from filestore.delta.vectors import VectorFileBuilder, grown, positions
 from filestore.errors import Conflict, Corrupt, NotFound
 from filestore.files.leftovers import write_file
 from filestore.files.row_groups import RowGroups
+from filestore.files.rows_at import RowsAt
 from filestore.files.writer import TableFiles
 from filestore.lookup.file_lookup import FileLookup
 from filestore.model.files import DataFile
@@ -42,7 +43,7 @@ def died_meanwhile(table: TableFiles, before: DataFile, now: DataFile | None) ->
 def keys_at(table: TableFiles, file: DataFile, rows: Rows) -> list[pl.DataFrame]:
     """Reads the sort keys of those rows of a file."""
     try:
-        return list(RowGroups(table, file).read_at(rows, table.definition.sort_key))
+        return list(RowsAt(RowGroups(table, file), rows, table.definition.sort_key).frames())
     except NotFound as error:
         raise input_changed(f"file {file.path} was cleaned away") from error
 

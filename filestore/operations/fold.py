@@ -25,6 +25,7 @@ from filestore.model.changelog import ChangelogProducer
 from filestore.model.files import DataFile, PendingRun, Slot
 from filestore.model.partition_set import ALL_PARTITIONS, PartitionSet
 from filestore.model.snapshot import Operation, Snapshot
+from filestore.progress import Counter, Observe
 from filestore.table import FileStore
 from filestore.threads import in_threads
 from filestore.writing.fold import rebase_slot
@@ -83,7 +84,6 @@ def plan_folds(
     `up_to`, and runs outside of the partitions `within`, are ignored.
     """
     last = state.version if up_to is None else up_to
-    pending = {slot: tuple(run for run in runs if run.version <= last) for slot, runs in state.pending().items()}
     files = state.lookup_files(now_ms)
     enough = state.definition.options["num-sorted-run.compaction-trigger"]
     if full or _changes_are_due(state, now_ms):
@@ -91,14 +91,15 @@ def plan_folds(
     elif state.definition.changelog_producer is ChangelogProducer.FULL_COMPACTION:
         return []
     return [
-        FoldTask(slot, files.get(slot, ()), runs[:_RUNS_AT_ONCE])
-        for slot, runs in pending.items()
-        if len(runs) >= enough and slot.partition in within
+        FoldTask(slot, files.of(slot), runs[:_RUNS_AT_ONCE])
+        for slot in state.pending.slots
+        if slot.partition in within
+        and len(runs := tuple(run for run in state.pending.of(slot) if run.version <= last)) >= enough
     ]
 
 
 def _changes_are_due(state: TableState, now_ms: int) -> bool:
-    runs = [run for runs in state.pending().values() for run in runs]
+    runs = list(state.pending)
     if not runs or state.definition.changelog_producer is not ChangelogProducer.FULL_COMPACTION:
         return False
     options = state.definition.options
@@ -108,9 +109,11 @@ def _changes_are_due(state: TableState, now_ms: int) -> bool:
     return bool(timedelta(milliseconds=now_ms - min(run.modified_ms for run in runs)) >= interval)
 
 
-def fold_runs(table: TableFiles, task: FoldTask) -> SlotResult:
-    """Merges the task's runs into its slot. The result is not visible before a commit."""
+def fold_runs(table: TableFiles, task: FoldTask, folding: Counter | None = None) -> SlotResult:
+    """Merges the task's runs into its slot. The result is not visible before a commit. `folding` counts their rows."""
     chunks = pending_chunks(table, task.slot, task.runs)
+    if folding is not None:
+        chunks = folding.rows_of(chunks)
     return fold_slot(table, task.slot, task.base, chunks, producer=table.definition.changelog_producer)
 
 
@@ -188,7 +191,7 @@ class Fold(CommitAttempt):
             )
         table, live = _table_files(self.store, state), state.lookup_files(self.store.ambient.now_ms())
         for earlier in (r for r in self._result.results if r.slot in changed.slots):
-            redone = rebase_slot(table, live.get(earlier.slot, ()), earlier)
+            redone = rebase_slot(table, live.of(earlier.slot), earlier)
             self._written |= written_files([redone])
             self._result = self._result.with_slots([redone])
         return self._result.apply(proposal)
@@ -211,9 +214,10 @@ def _table_files(store: FileStore, state: TableState) -> TableFiles:
     return replace(table, definition=by_look_up(table.definition))
 
 
-def fold_slots(table: TableFiles, tasks: Sequence[FoldTask]) -> list[SlotResult]:
+def fold_slots(table: TableFiles, tasks: Sequence[FoldTask], observe: Observe | None = None) -> list[SlotResult]:
     """Runs the tasks in a thread for each core. If one fails, the files of the others are removed."""
-    return in_threads("fold", partial(fold_runs, table), tasks, partial(discard_folds, table))
+    work = partial(fold_runs, table, folding=Counter(observe, "folding"))
+    return in_threads("fold", work, tasks, partial(discard_folds, table))
 
 
 def discard_folds(table: TableFiles, results: Iterable[SlotResult]) -> None:

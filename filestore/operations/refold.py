@@ -84,6 +84,5 @@ def _after(store: FileStore, state: TableState, tasks: Iterable[FoldTask], resul
 
 
 def _named(state: TableState) -> set[str]:
-    files = state.files.values()
-    vectors = {vector_file(file.vector) for file in files if file.vector}
-    return set(state.files) | vectors | {run.path for runs in state.tombstones().values() for run in runs}
+    vectors = {vector_file(file.vector) for file in state.files if file.vector}
+    return {file.path for file in state.files} | vectors | {run.path for run in state.tombstones}

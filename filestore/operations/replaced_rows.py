@@ -14,6 +14,7 @@ from functools import partial
 from filestore.changelog.files import ChangeWriter
 from filestore.changelog.images import changes_as_written
 from filestore.commit.proposal import Proposal
+from filestore.delta.by_slot import BySlot
 from filestore.delta.state import TableState
 from filestore.errors import TableStoreError
 from filestore.files.leftovers import remove
@@ -21,7 +22,8 @@ from filestore.files.writer import TableFiles
 from filestore.model.changelog import ChangelogProducer
 from filestore.model.definition import TableDefinition
 from filestore.model.files import ChangeFile, Slot
-from filestore.reading.difference import SlotDifference, VersionPair, changed_rows, file_differences, on_local_disk
+from filestore.reading.difference import SlotDifference, VersionPair, changed_rows, file_differences
+from filestore.sorting.runs import local_runs
 from filestore.threads import in_threads
 from filestore.unreadable import is_unreadable
 
@@ -61,7 +63,7 @@ def write_changes(table: TableFiles, difference: SlotDifference) -> tuple[Change
     """
     compared = VersionPair(table, table, table.definition.schema)
     with ChangeWriter(table, difference.slot) as writer:
-        for rows in changed_rows(compared, difference, on_local_disk):
+        for rows in changed_rows(compared, difference, local_runs):
             writer.write(changes_as_written(rows, table.definition))
         return writer.finish()
 
@@ -100,8 +102,8 @@ class ReplacedRows:
         """
         if not needs_change_data(table.definition):
             return proposal
-        before = {path: file for path, file in state.files.items() if file.slot.partition in proposal.files.replaces}
-        differences = file_differences(before, {file.path: file for file in proposal.files.adds})
+        before = BySlot(state.files.within(proposal.files.replaces))
+        differences = file_differences(before, BySlot(proposal.files.adds))
         try:
             files = replace(proposal.files, cdc=self.of_files(table, differences, changed))
         except TableStoreError as error:

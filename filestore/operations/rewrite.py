@@ -116,8 +116,8 @@ class TableRewrite:
 
     def write_files(self, state: TableState) -> tuple[DataFile, ...]:
         """Returns new files with the live rows of a version, which has the schema of the first one."""
-        self._done = {path: done for path, done in self._done.items() if path in state.files}
-        todo = [file for file in state.files.values() if not self._caught_up(file)]
+        self._done = {path: done for path, done in self._done.items() if state.files.current(done.seen) is not None}
+        todo = [file for file in state.files if not self._caught_up(file)]
         tasks = [RewriteTask(self._before, self._after, file) for file in todo]
         for file, written in zip(todo, self._runner(tasks) if tasks else (), strict=True):
             self._done[file.path] = _Done(written, file)

@@ -34,6 +34,9 @@ _TRAILER = struct.Struct("<II8s")  # the number of pieces, the checksum of block
 _MAGIC = b"\x93TSsums\n"
 _PARQUET = b"PAR1"
 _FOOTER_OF_PIECE = 4  # a column chunk takes at least so many times more bytes of the footer than its piece of the block
+_CUT_BYTES = 128 << 10  # a piece ends with the page that makes it so large, so that few pages can be read
+_INDEX_CUT_BYTES = 8 << 10  # as much of the page index
+_KEPT_BYTES = 64 << 10  # before they are written
 _AT_ONCE = 256 << 10
 """IMPORTANT: less than what a local file maps into memory (`filestore.storage.local.LocalFile`)."""
 
@@ -181,18 +184,27 @@ class SummedFile:
         self._size = 0
         self._sum = 0
         self._sums: dict[int, int] = {}
-        self._held: list[bytes] | None = None
+        self._cuts = [0]
+        self._kept: list[bytes] = []
+        self._kept_bytes = 0
+        self._ends = False
 
     def write(self, data: bytes) -> int:
-        """Writes bytes, or keeps them after `hold`."""
+        """Takes bytes, and keeps small ones: Parquet's writer has some twenty for a small file."""
         self._size += len(data)
         self._sum = crc32(data, self._sum)
         self._sums[self._size] = self._sum
-        if self._held is None:
-            self._file.write(data)
-        else:
-            self._held.append(data)
+        if self._size - self._cuts[-1] >= (_INDEX_CUT_BYTES if self._ends else _CUT_BYTES):
+            self._cuts.append(self._size)
+        self._kept.append(data)
+        self._kept_bytes += len(data)
+        if self._kept_bytes >= _KEPT_BYTES and not self._ends:
+            self._file.write(self._taken())
         return len(data)
+
+    def _taken(self) -> bytes:
+        taken, self._kept, self._kept_bytes = b"".join(self._kept), [], 0
+        return taken
 
     def tell(self) -> int:
         """Returns the number of bytes so far."""
@@ -206,20 +218,18 @@ class SummedFile:
 
     def hold(self) -> None:
         """Keeps what follows, with which a file ends: Bloom filters, the page index and the footer."""
-        self._held = []
+        self._ends = True
 
     def finish(self) -> None:
         """Writes what was kept, with the checksums before the footer."""
-        assert self._held is not None
-        end = b"".join(self._held)
+        end = self._taken()
         footer = pq.read_metadata(pa.BufferReader(end))
         at = len(end) - FOOTER_END - footer.serialized_size
         block = self._block(footer, self._size - len(end) + at, end[at:])
-        for part in (end[:at], block, end[at:]):
-            self._file.write(part)
+        self._file.write(b"".join((end[:at], block, end[at:])))
 
     def _block(self, footer: pq.FileMetaData, start: int, rest: bytes) -> bytes:
-        ends = {len(_PARQUET), *Chunks(footer).ends(), start}
+        ends = {len(_PARQUET), *Chunks(footer).ends(), *(cut for cut in self._cuts[1:] if cut < start), start}
         pieces = np.array([(end, self._sums[end]) for end in sorted(ends & self._sums.keys())], _PIECE)
         head, magic = pieces.tobytes() + struct.pack("<I", len(pieces)), _MAGIC
         return head + struct.pack("<I", crc32(magic + rest, crc32(head))) + magic

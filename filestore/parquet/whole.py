@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from filestore.parquet.checksums import SummedFile, read_checksums
 from filestore.storage.interface import ByteRange
 
-__all__ = ["check_parquet", "parquet_bytes", "parquet_rows"]
+__all__ = ["check_parquet", "decoded_parquet", "parquet_bytes", "parquet_rows"]
 
 
 def parquet_bytes(rows: pa.Table) -> bytes:
@@ -37,8 +37,16 @@ def parquet_rows(data: bytes, path: str) -> pa.Table:
         Corrupt: ``checksum``.
         pyarrow.ArrowException, OSError: it is no Parquet file, or a damaged one without checksums.
     """
-    has_sums = check_parquet(data, path)
-    return pq.read_table(pa.BufferReader(data), page_checksum_verification=not has_sums)
+    return decoded_parquet(data, summed=check_parquet(data, path))
+
+
+def decoded_parquet(data: bytes, *, summed: bool) -> pa.Table:
+    """Returns the rows of a file that `check_parquet` has checked: it says whether there are checksums of ours.
+
+    Raises:
+        pyarrow.ArrowException, OSError: as `parquet_rows`.
+    """
+    return pq.read_table(pa.BufferReader(data), page_checksum_verification=not summed)
 
 
 def check_parquet(data: bytes, path: str) -> bool:

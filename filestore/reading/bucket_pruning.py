@@ -13,6 +13,7 @@ import pyarrow as pa
 from polars.exceptions import PolarsError
 
 from filestore.model.definition import TableDefinition
+from filestore.reading.expressions import compares_exactly
 from filestore.reading.pruning import equalities
 from filestore.rows.bucketing import bucket_of
 from filestore.rows.frames import arrow_table, polars_schema
@@ -49,18 +50,11 @@ def _named_keys(condition: pl.Expr, names: Sequence[str], definition: TableDefin
     return arrow_table(reduce(lambda left, right: left.join(right, how="cross"), frames), schema)
 
 
-def _exact(literal: pl.DataType, column: pl.DataType) -> bool:
-    """Returns whether polars compares the two types without rounding, which it does for floats and coarser times."""
-    if column.is_integer() or column.is_decimal():
-        return literal.is_integer() or (literal.is_decimal() and column.is_decimal())
-    return literal == column
-
-
 def _values(found: Iterable[tuple[str, pl.Series]], types: Mapping[str, pl.DataType]) -> dict[str, pl.Series]:
     """The possible values of each column, in its type. Columns whose literals do not fit are left out."""
     known: dict[str, pl.Series] = {}
     for name, literals in found:
-        if name not in types or not _exact(literals.dtype, types[name]):
+        if name not in types or not compares_exactly(literals.dtype, types[name]):
             continue
         try:
             values = literals.drop_nulls().cast(types[name]).alias(name)

@@ -8,6 +8,7 @@ and whose parts, as sqlglot parses them, are all allowed.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import sqlglot
 from sqlglot import TokenType, exp
@@ -15,7 +16,9 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 from sqlglot.parsers.duckdb import DuckDBParser
 
-__all__ = ["ConditionDialect", "problem_of", "without_comments"]
+from filestore.reading.condition_shape import balanced
+
+__all__ = ["ConditionDialect", "plain_text", "problem_of"]
 
 
 class ConditionDialect(DuckDB):
@@ -83,6 +86,9 @@ _ALLOWED = (
     exp.WindowSpec,
 )
 _REFUSED = (exp.Exists, exp.ReadCSV, exp.ReadParquet, exp.Parameter, exp.Placeholder, exp.SessionParameter)
+_TOO_DEEP = "it is nested too deeply"
+_DEEPEST = 1000
+"""The depth that is allowed. A few times as many end the process: polars' parser does not look at its stack."""
 _NO_SUBQUERY = (
     "use no subquery: a condition checks one row of the table (a column with such a name needs double quotes)"
 )
@@ -108,9 +114,9 @@ def problem_of(text: str) -> str | None:
     return _structure_problem("".join(shortened))
 
 
-def without_comments(text: str) -> str:
-    """Replaces each comment by a blank, since SQL parsers differ in where a comment ends."""
-    return _LEXEMES.sub(lambda found: " " if found.lastgroup == "comment" else found.group(), text)
+def plain_text(text: str) -> str:
+    """Returns a text that parsers read alike: blanks for comments, whose end they see differently, and not too deep."""
+    return balanced([" " if f.lastgroup == "comment" else f.group() for f in _LEXEMES.finditer(text)])
 
 
 def _reserved(word: str) -> bool:
@@ -124,8 +130,10 @@ def _structure_problem(text: str) -> str | None:
     except SqlglotError:
         return "it cannot be read as a condition like amount > 10 AND region = 'a' (quote names that are SQL words)"
     except RecursionError:
-        return "it is nested too deeply"
-    for node in tree.walk():
+        return _TOO_DEEP
+    for node, depth in _with_depth(tree):
+        if depth > _DEEPEST:
+            return _TOO_DEEP
         if isinstance(node, exp.Query | exp.Exists | exp.Table):
             return _NO_SUBQUERY
         if isinstance(node, exp.Alias):
@@ -133,3 +141,11 @@ def _structure_problem(text: str) -> str | None:
         if isinstance(node, _REFUSED) or not isinstance(node, _ALLOWED):
             return f"{node.sql(ConditionDialect)!r} is not allowed in a condition"
     return None
+
+
+def _with_depth(tree: exp.Expr) -> Iterator[tuple[exp.Expr, int]]:
+    open_nodes = [(tree, 0)]
+    while open_nodes:
+        node, depth = open_nodes.pop()
+        yield node, depth
+        open_nodes += ((part, depth + 1) for part in node.iter_expressions())

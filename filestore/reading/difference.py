@@ -7,8 +7,8 @@ slot with pending runs has the rows that our readers see.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -18,13 +18,15 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from filestore.delta.by_slot import BySlot
 from filestore.delta.state import TableState
 from filestore.files.row_groups import RowGroups
+from filestore.files.rows_at import RowsAt
 from filestore.files.writer import TableFiles
 from filestore.model.files import DataFile, Slot
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Schema
-from filestore.reading.overlay import PendingSlot, pending_slots
+from filestore.reading.overlay import PendingSlot, slot_at
 from filestore.reading.slot_view import SlotView, slot_view
 from filestore.rows.equality import same_rows
 from filestore.rows.frames import arrow_table, frame_of, larger_frames
@@ -33,7 +35,6 @@ from filestore.rows.reshape import reshaped
 from filestore.sorting.chunks import whole_keys
 from filestore.sorting.merge import merge
 from filestore.sorting.runs import RunFiles
-from filestore.storage.local import LocalStorage, temporary_folder
 
 __all__ = [
     "SlotDifference",
@@ -42,7 +43,6 @@ __all__ = [
     "changed_rows",
     "differences",
     "file_differences",
-    "on_local_disk",
 ]
 
 Spill = Callable[[], AbstractContextManager[RunFiles]]
@@ -85,24 +85,25 @@ class SlotDifference:
 def differences(before: TableState, after: TableState) -> list[SlotDifference]:
     """Returns the slots whose rows may differ between two versions of a table, in either order. Pure."""
     found = {difference.slot: difference for difference in file_differences(before.files, after.files)}
-    pending = [{slot.slot: slot for slot in pending_slots(state)} for state in (before, after)]
     same_rules = before.definition == after.definition
-    files = before.slots(), after.slots()
-    for slot in {*pending[0], *pending[1]}:
-        old, new = pending[0].get(slot), pending[1].get(slot)
+    for slot in {*before.pending.slots, *after.pending.slots}:
+        old, new = (slot_at(state, slot) if state.pending.of(slot) else None for state in (before, after))
         if slot in found or not (same_rules and _same(old, new)):
-            found[slot] = SlotDifference(slot, files[0].get(slot, ()), files[1].get(slot, ()), (old, new))
+            found[slot] = SlotDifference(slot, before.files.of(slot), after.files.of(slot), (old, new))
     return list(found.values())
 
 
-def file_differences(before: Mapping[str, DataFile], after: Mapping[str, DataFile]) -> list[SlotDifference]:
-    """Returns the slots whose files differ, given all files by path, as for readers that ignore runs. Pure."""
-    found: dict[Slot, tuple[list[DataFile], list[DataFile]]] = {}
-    for side, here, there in ((0, before, after), (1, after, before)):
-        for path, file in here.items():
-            if (other := there.get(path)) is None or other.vector != file.vector:
-                found.setdefault(file.slot, ([], []))[side].append(file)
-    return [SlotDifference(slot, tuple(gone), tuple(come)) for slot, (gone, come) in found.items()]
+def file_differences(before: BySlot[DataFile], after: BySlot[DataFile]) -> list[SlotDifference]:
+    """Returns the slots whose files differ, as for readers that ignore runs. Pure."""
+    found = []
+    for slot in before.differing(after):
+        gone, come = (
+            tuple(f for f in here.of(slot) if (other := there.current(f)) is None or other.vector != f.vector)
+            for here, there in ((before, after), (after, before))
+        )
+        if gone or come:
+            found.append(SlotDifference(slot, gone, come))
+    return found
 
 
 def _same(old: PendingSlot | None, new: PendingSlot | None) -> bool:
@@ -187,14 +188,6 @@ def _unless_empty(rows: Iterator[pa.Table]) -> Iterator[Iterator[pa.Table]]:
         yield chain([first], rows)
 
 
-@contextmanager
-def on_local_disk() -> Iterator[RunFiles]:
-    """Opens a place for runs in the system's temporary folder."""
-    number = iter(range(1 << 62))
-    with temporary_folder("tablestore-difference-") as folder:
-        yield RunFiles(LocalStorage(), folder, lambda: f"{next(number)}.parquet")
-
-
 # ---------------------------------------------------------------------------------------------- rows of one version
 
 
@@ -215,7 +208,7 @@ class _Source:
     def _frames(self, names: Sequence[str]) -> Iterator[pl.DataFrame]:
         groups = RowGroups(self.view.table, self.file, self.view.killed.get(self.file.path))
         if self.positions is not None:  # often few of each row group
-            yield from larger_frames(groups.read_at(self.positions, names), _PIECE_ROWS, _PIECE_BYTES)
+            yield from larger_frames(RowsAt(groups, self.positions, names).frames(), _PIECE_ROWS, _PIECE_BYTES)
             return
         for group in range(len(groups)):
             alive = groups.alive(group)

@@ -1,12 +1,13 @@
 """Reads the rows of given keys in one version; it finds keys in the same way as a write does.
 
 A key determines its partition and bucket. Then the files with the most live rows are searched first, until all keys are
-found, since a key has at most one live row. It takes the memory of the keys, of the found rows, and of `FileLookup`.
+found, since a key has at most one live row. It takes the memory of the keys, of the found rows, and of `FileLookup`, or
+of several of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,14 +20,15 @@ from filestore.files.writer import TableFiles
 from filestore.lookup.key_match import HASH
 from filestore.lookup.locate import locate
 from filestore.model.definition import TableDefinition
-from filestore.model.files import DataFile, Tombstones
+from filestore.model.files import DataFile, Slot, Tombstones
 from filestore.reading.key_filters import RequestedKeys
-from filestore.reading.overlay import PendingSlot, merged_keys, pending_slots
+from filestore.reading.overlay import PendingSlot, merged_keys, slot_at
 from filestore.rows.casting import cast_rows
 from filestore.rows.frames import arrow_table, frame_of
 from filestore.rows.keys import changes
 from filestore.sorting.chunks import by_slot
 from filestore.sorting.order import sort_rows
+from filestore.threads import in_threads
 
 __all__ = ["NUMBER", "FoundRows", "find_rows", "get_rows", "rows_of_slot"]
 
@@ -34,6 +36,9 @@ Positions = npt.NDArray[np.int64]
 
 NUMBER = "_number"
 """The number of a key that is looked up."""
+
+_FEW_KEYS = 1000  # of more keys a slot may have so many that whole row groups are read, which take memory
+_TOGETHER = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,19 +95,32 @@ def find_rows(
     schema = definition.schema.arrow_of(columns)
     values = [name for name in schema.names if name not in definition.primary_key]
     numbered = schema.append(pa.field(NUMBER, pa.int64()))
-    live, pending = state.slots(), {slot.slot: slot for slot in pending_slots(state)}
     asked = sort_rows(_numbered(keys, definition), definition)
     probes, probe_of_key = _each_once(asked, definition)
-    parts = [
-        cast_rows(part, numbered)
-        for slot, some in by_slot(probes, definition)
-        for part in rows_of_slot(table, pending.get(slot, PendingSlot(slot, live.get(slot, ()), ())), some, values)
-    ]
+    parts = (cast_rows(part, numbered) for some in _found(table, state, probes, values) for part in some)
     found = pa.concat_tables([numbered.empty_table(), *parts]).combine_chunks()
     row_of_probe = np.full(probes.num_rows, -1)
     row_of_probe[found.column(NUMBER).to_numpy()] = np.arange(found.num_rows)
     places = row_of_probe[probe_of_key]
     return FoundRows(found.select(schema.names), asked.column(NUMBER).to_numpy()[places >= 0], places[places >= 0])
+
+
+def _found(
+    table: TableFiles, state: TableState, probes: pa.Table, values: Sequence[str]
+) -> Iterable[Iterable[pa.Table]]:
+    """Returns the rows of keys by slot: slots of few keys are searched side by side if their files are elsewhere.
+
+    There a search waits for three answers, one after the other: a file's footer, its keys, and the rows.
+    """
+
+    def search(task: tuple[Slot, pa.Table]) -> Iterator[pa.Table]:
+        slot, some = task
+        return rows_of_slot(table, slot_at(state, slot), some, values)
+
+    tasks = list(by_slot(probes, table.definition))
+    if probes.num_rows <= _FEW_KEYS and table.storage.local_path(table.location) is None:
+        return in_threads("get", lambda task: list(search(task)), tasks, lambda _: None, _TOGETHER)
+    return map(search, tasks)
 
 
 def _numbered(keys: pa.Table, definition: TableDefinition) -> pa.Table:

@@ -34,6 +34,7 @@ __all__ = [
     "merged_keys",
     "merged_rows",
     "pending_slots",
+    "slot_at",
 ]
 
 Positions = npt.NDArray[np.int64]
@@ -41,7 +42,7 @@ Positions = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class PendingSlot:
-    """A slot with pending runs: all its live files and tombstones, and the runs in the order in which they apply."""
+    """A slot: all its live files and tombstones, and its pending runs in the order in which they apply."""
 
     slot: Slot
     base: tuple[DataFile, ...]
@@ -50,8 +51,12 @@ class PendingSlot:
 
 def pending_slots(state: TableState) -> tuple[PendingSlot, ...]:
     """Returns the slots of a version that have pending runs."""
-    files = state.lookup_files(state.timestamp_ms)
-    return tuple(PendingSlot(slot, files.get(slot, ()), runs) for slot, runs in state.pending().items())
+    return tuple(slot_at(state, slot) for slot in state.pending.slots)
+
+
+def slot_at(state: TableState, slot: Slot) -> PendingSlot:
+    """Returns a slot of a version, with pending runs or without."""
+    return PendingSlot(slot, state.lookup_files(state.timestamp_ms).of(slot), state.pending.of(slot))
 
 
 def dead_rows(
@@ -73,8 +78,7 @@ def dead_rows(
     superseded = MarkedRows(table, files)
     lookup = SlotLookup(table, files, superseded, extra, images=False)
     alive = [np.zeros(run.rows, dtype=np.bool_) for run in pending.runs]
-    for chunk in pending_chunks(table, pending.slot, pending.runs, extra):
-        rows = deduplicate.reduce(chunk, table.definition.sort_key, sequence)
+    for rows in pending_chunks(table, pending.slot, pending.runs, extra):
         puts = putting(rows)
         stays = puts & ~lookup.find(rows, puts).lost
         ordinals = rows.column(deduplicate.ORDINAL_COLUMN).to_numpy()[stays]
@@ -151,8 +155,7 @@ def merged_keys(
     extra = (sequence,) if sequence else ()
     files = pending.base if sequence else ()  # without a sequence field a change always replaces the stored row
     lookup = SlotLookup(table, files, MarkedRows(table, files), extra, images=False)
-    for chunk in pending_chunks(table, pending.slot, pending.runs, [*keys, *columns, *extra], wanted):
-        rows = deduplicate.reduce(chunk, table.definition.sort_key, sequence)
+    for rows in pending_chunks(table, pending.slot, pending.runs, [*keys, *columns, *extra], wanted):
         puts = putting(rows)
         wins = ~lookup.find(rows, puts).lost
         yield MergedKeys(

@@ -137,7 +137,7 @@ def commit_overlay(
         named: The results of `overlay_slot`.
         location: The overlay's folder.
     """
-    others = [OverlayFile(file) for slot, files in state.slots().items() if slot not in overlaid for file in files]
+    others = [OverlayFile(file) for file in state.files if file.slot not in overlaid]
     proposal = Proposal(Operation.CREATE, table.ambient.new_id(), -1)
     actions = [
         commit_info(proposal, None, state.timestamp_ms),

@@ -14,6 +14,7 @@ from polars.exceptions import PolarsError
 from filestore.errors import InvalidRequest, NotFound
 from filestore.model.schema import Schema
 from filestore.model.text import none_named
+from filestore.reading.normal_form import flat
 from filestore.rows.frames import polars_schema
 
 __all__ = ["Condition", "Predicate", "require_row_by_row"]
@@ -31,7 +32,7 @@ class Condition:
     """A predicate that was checked against a schema. Make it with `Condition.of`.
 
     Attributes:
-        expression: It is true, false or null for each row.
+        expression: It is true, false or null for each row. `filestore.reading.normal_form` has made it flat.
         columns: The columns that it reads, in the schema's order.
     """
 
@@ -47,12 +48,13 @@ class Condition:
             InvalidRequest: it cannot be parsed, compares types that cannot be compared, is not a condition, or needs
                 more than one row (``bad-predicate``).
         """
-        expression = where if isinstance(where, pl.Expr) else _checked(where)
+        types = pl.Schema(polars_schema(schema.to_arrow()))
+        expression = flat(where if isinstance(where, pl.Expr) else _checked(where), types)
         columns = _columns(expression, where, schema)
-        problem = _problem(expression, schema)
+        problem = _problem(expression, types)
         if problem is not None and isinstance(where, str):
-            expression = _typed(where, schema)
-            problem = _problem(expression, schema)
+            expression = flat(_typed(where, schema), types)
+            problem = _problem(expression, types)
         if problem is not None:
             raise _bad(where, problem)
         return cls(expression, columns)
@@ -73,20 +75,20 @@ class Condition:
 def _checked(where: str) -> pl.Expr:
     """Parses a text with polars, if it is allowed: see `filestore.reading.condition_text`."""
     # These imports load sqlglot, for which reads without a condition should not wait.
-    from filestore.reading.condition_text import problem_of, without_comments
+    from filestore.reading.condition_text import plain_text, problem_of
     from filestore.reading.condition_words import with_isnan
 
-    text = without_comments(where)
+    text = plain_text(where)
     if (problem := problem_of(text)) is not None:
         raise _bad(where, problem)
     return _parsed(with_isnan(text), where)
 
 
 def _typed(where: str, schema: Schema) -> pl.Expr:
-    from filestore.reading.condition_text import without_comments
+    from filestore.reading.condition_text import plain_text
     from filestore.reading.condition_words import with_typed_literals
 
-    return _parsed(with_typed_literals(without_comments(where), schema), where)
+    return _parsed(with_typed_literals(plain_text(where), schema), where)
 
 
 def _parsed(text: str, where: str) -> pl.Expr:
@@ -147,11 +149,10 @@ def _row_by_row(node: pl.Expr) -> bool:
         return True  # polars cannot decide it without the schema, as for Python functions
 
 
-def _problem(expression: pl.Expr, schema: Schema) -> str | None:
+def _problem(expression: pl.Expr, types: pl.Schema) -> str | None:
     """Returns polars' objection to the expression; None if it is a condition."""
-    empty = pl.DataFrame(schema=polars_schema(schema.to_arrow()))
     try:
-        kind = empty.select(expression.alias("wanted")).to_series().dtype
+        kind = types.to_frame().select(expression.alias("wanted")).to_series().dtype
     except PolarsError as error:
         return str(error)
     return None if kind == pl.Boolean else f"it is {kind}, not true or false"

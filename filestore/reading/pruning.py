@@ -6,7 +6,7 @@ OR; other conditions prune nothing. Where bounds are unknown, nothing is pruned.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import reduce
 from typing import Protocol
@@ -17,6 +17,7 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from filestore.files.bounds import Bounds
+from filestore.reading.expressions import compares_exactly, constant, operands, operator
 
 __all__ = ["equalities", "may_hold", "on_columns"]
 
@@ -24,30 +25,22 @@ Mask = npt.NDArray[np.bool_]
 
 _MAX_LISTED = 64
 _FLIPPED = {">": "<", ">=": "<=", "<": ">", "<=": ">=", "=": "="}
-_OPERATORS: dict[str, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
-    ">": lambda left, right: left > right,
-    ">=": lambda left, right: left >= right,
-    "<": lambda left, right: left < right,
-    "<=": lambda left, right: left <= right,
-    "=": lambda left, right: left == right,
-}
-# polars' SQL uses these for comparisons with decimal literals and lists: they have no public API, but print their name.
-_SQL_OPERATORS = {
-    "sql_gt": ">",
-    "sql_gt_eq": ">=",
-    "sql_lt": "<",
-    "sql_lt_eq": "<=",
-    "sql_eq": "=",
-    "sql_is_in": "in",
-}
 
 
 def may_hold(condition: pl.Expr, bounds: Bounds) -> Mask:
     """Marks the files or row groups that may contain a row for which the condition is true."""
-    for join, combine in ((pl.Expr.__and__, np.logical_and), (pl.Expr.__or__, np.logical_or)):
-        if len(parts := _parts(condition, join)) > 1:
-            return combine.reduce([may_hold(part, bounds) for part in parts])  # type: ignore[no-any-return]
     everything = np.ones(len(bounds.rows), dtype=np.bool_)
+    for join, combine, neutral in (
+        (pl.Expr.__and__, np.logical_and, everything),
+        (pl.Expr.__or__, np.logical_or, ~everything),
+    ):
+        if len(parts := operands(condition, join)) > 1:
+            found = neutral
+            for part in parts:
+                found = combine(found, may_hold(part, bounds))
+                if (found != neutral).all():
+                    break  # the others change nothing
+            return found
     columns = set(condition.meta.root_names())
     if not columns or not columns <= set(bounds.low.columns):
         return everything
@@ -62,16 +55,16 @@ def may_hold(condition: pl.Expr, bounds: Bounds) -> Mask:
 
 def equalities(condition: pl.Expr) -> Iterator[tuple[str, pl.Series]]:
     """Yields columns that must have one of some values wherever the condition is true, with these values."""
-    for part in _parts(condition, pl.Expr.__and__):
+    for part in operands(condition, pl.Expr.__and__):
         inputs = part.meta.pop()
         if len(inputs) != 2:
             continue
         right, left = inputs
         if not left.meta.is_column():
             left, right = right, left
-        if not (left.meta.is_column() and _constant(right)):
+        if not (left.meta.is_column() and constant(right)):
             continue
-        if _operator(part, left, right) in ("=", "in") or _operator(part, right, left) == "=":
+        if operator(part, left, right) in ("=", "in") or operator(part, right, left) == "=":
             yield left.meta.output_name(), _listed(right)
 
 
@@ -80,29 +73,16 @@ def on_columns(condition: pl.Expr, columns: Collection[str]) -> pl.Expr | None:
 
     It consists of comparisons with literals, so it can be evaluated for every row.
     """
-    kept = [part for part in _parts(condition, pl.Expr.__and__) if _compares(part, columns)]
+    kept = [part for part in operands(condition, pl.Expr.__and__) if _compares(part, columns)]
     return reduce(pl.Expr.__and__, kept) if kept else None
 
 
 def _compares(condition: pl.Expr, columns: Collection[str]) -> bool:
     for join in (pl.Expr.__and__, pl.Expr.__or__):
-        if len(parts := _parts(condition, join)) > 1:
+        if len(parts := operands(condition, join)) > 1:
             return all(_compares(part, columns) for part in parts)
     named = set(condition.meta.root_names())
     return bool(named) and named <= set(columns) and _recognised(condition) is not None
-
-
-def _parts(condition: pl.Expr, join: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> list[pl.Expr]:
-    """The operands of `join`, in order; only the condition if it is not joined. A loop: there may be thousands."""
-    found, open_parts = [], [condition]
-    while open_parts:
-        part = open_parts.pop()
-        inputs = part.meta.pop()  # the last operand is first
-        if len(inputs) == 2 and part.meta.eq(join(inputs[1], inputs[0])):
-            open_parts += inputs
-        else:
-            found.append(part)
-    return found
 
 
 def _truth(condition: pl.Expr, values: pl.DataFrame, *, unknown: bool) -> Mask:
@@ -160,24 +140,37 @@ class _Within:
         return inside & _IsNull(self.column, null=False).may_hold(bounds)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _OneOfMany:
+    """A condition that is true for some of many values: each file is compared with the least of them in its bounds."""
+
+    within: _Within
+    values: pl.Series
+
+    def may_hold(self, bounds: Bounds) -> Mask:
+        low, high = (side.get_column(self.within.column) for side in (bounds.low, bounds.high))
+        if not compares_exactly(self.values.dtype, low.dtype) or low.dtype.is_float():
+            return self.within.may_hold(bounds)
+        values = self.values.cast(low.dtype, strict=False).drop_nulls()  # the column holds no others
+        least = values.extend_constant(None, 1).gather(values.search_sorted(low, "left"))
+        inside = low.is_null() | (least.is_not_null() & (least <= high).fill_null(True))
+        return inside.to_numpy() & _IsNull(self.within.column, null=False).may_hold(bounds)
+
+
 def _recognised(condition: pl.Expr) -> _Known | None:
     match condition.meta.pop():
         case [column] if column.meta.is_column():
             return _recognised_null(condition, column)
-        case [right, left] if left.meta.is_column() and _constant(right):
-            return _recognised_comparison(condition, _operator(condition, left, right), left, right)
-        case [right, left] if right.meta.is_column() and _constant(left):
-            operator = _operator(condition, left, right)
-            return _recognised_comparison(condition, _FLIPPED.get(operator or ""), right, left)
-        case [last, first, column] if column.meta.is_column() and _constant(first) and _constant(last):
+        case [right, left] if left.meta.is_column() and constant(right):
+            return _recognised_comparison(condition, operator(condition, left, right), left, right)
+        case [right, left] if right.meta.is_column() and constant(left):
+            found = operator(condition, left, right)
+            return _recognised_comparison(condition, _FLIPPED.get(found or ""), right, left)
+        case [last, first, column] if column.meta.is_column() and constant(first) and constant(last):
             closings = (column.is_between(first, last, closed=c) for c in ("both", "left", "right", "none"))
             if any(condition.meta.eq(closing) for closing in closings):
                 return _Within(column.meta.output_name(), condition, ((first, last),))
     return None
-
-
-def _constant(expression: pl.Expr) -> bool:
-    return not expression.meta.root_names()
 
 
 def _recognised_null(condition: pl.Expr, column: pl.Expr) -> _Known | None:
@@ -187,21 +180,9 @@ def _recognised_null(condition: pl.Expr, column: pl.Expr) -> _Known | None:
     return _IsNull(name, null=False) if condition.meta.eq(column.is_not_null()) else None
 
 
-def _operator(condition: pl.Expr, left: pl.Expr, right: pl.Expr) -> str | None:
-    for name, build in _OPERATORS.items():
-        if condition.meta.eq(build(left, right)):
-            return name
-    if condition.meta.eq(left.is_in(right)):
-        return "in"
-    shown = str(condition).removeprefix(f"{left}.")
-    return _SQL_OPERATORS.get(shown.partition("(")[0])
-
-
-def _recognised_comparison(
-    condition: pl.Expr, operator: str | None, column: pl.Expr, literal: pl.Expr
-) -> _Known | None:
+def _recognised_comparison(condition: pl.Expr, found: str | None, column: pl.Expr, literal: pl.Expr) -> _Known | None:
     name = column.meta.output_name()
-    match operator:
+    match found:
         case ">" | ">=":
             return _OneSided(name, condition, upwards=True)
         case "<" | "<=":
@@ -209,7 +190,7 @@ def _recognised_comparison(
         case "=":
             return _Within(name, condition, ((literal, literal),))
         case "in":
-            return _Within(name, condition, tuple(_spans(literal)))
+            return _recognised_list(name, condition, _listed(literal).drop_nulls().unique().sort())
     return None
 
 
@@ -219,10 +200,10 @@ def _listed(literal: pl.Expr) -> pl.Series:
     return values.explode() if isinstance(values.dtype, pl.List) else values
 
 
-def _spans(literal: pl.Expr) -> Iterable[tuple[pl.Expr, pl.Expr]]:
-    """A span for each value of a list, or one span for all of them if there are many."""
-    values = _listed(literal).drop_nulls().unique().sort()
+def _recognised_list(name: str, condition: pl.Expr, values: pl.Series) -> _Known:
+    """A span for each value of a list; if there are many, one span for all, and the values beside it."""
     singles = [pl.lit(values.slice(i, 1)).first() for i in range(min(len(values), _MAX_LISTED))]
     if len(values) <= _MAX_LISTED:
-        return [(value, value) for value in singles]
-    return [(singles[0], pl.lit(values.slice(len(values) - 1)).first())]
+        return _Within(name, condition, tuple((value, value) for value in singles))
+    last = pl.lit(values.slice(len(values) - 1)).first()
+    return _OneOfMany(_Within(name, condition, ((singles[0], last),)), values)

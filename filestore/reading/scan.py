@@ -123,7 +123,7 @@ def plan_scan(state: TableState, columns: Sequence[str] | None = None, where: Pr
     """
     definition = state.definition
     schema = (definition.schema if columns is None else definition.schema.select(columns)).to_arrow()
-    files, pending = tuple(state.files.values()), pending_slots(state)
+    files, pending = tuple(state.files), pending_slots(state)
     if where is None:
         return ScanPlan(state.version, schema, files, None, pending)
     condition = Condition.of(where, definition.schema)

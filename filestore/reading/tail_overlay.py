@@ -6,7 +6,7 @@ memory of a chunk, and of `filestore.reading.overlay.dead_rows`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
 
@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from filestore import layout
+from filestore.delta.by_slot import LookupFiles
 from filestore.files.writer import TableFiles
-from filestore.merge import deduplicate
-from filestore.model.files import DataFile, PendingRun, Slot
+from filestore.model.files import PendingRun, Slot
 from filestore.reading.overlay import PendingSlot
 from filestore.reading.overlay_table import OverlayFile, overlay_slot
 from filestore.rows.fitting import named_kinds
@@ -29,7 +29,7 @@ _CHUNK_ROWS = 1 << 16
 
 
 def overlay_changes(
-    table: TableFiles, base: Mapping[Slot, Sequence[DataFile]], changes: Iterable[pa.RecordBatch], folder: str
+    table: TableFiles, base: LookupFiles, changes: Iterable[pa.RecordBatch], folder: str
 ) -> Iterator[tuple[Slot, tuple[OverlayFile, ...]]]:
     """Yields the overlay's files of each slot that the changes touch; writes their rows and vectors.
 
@@ -45,13 +45,11 @@ def overlay_changes(
     for slot, found in groupby(chunks, key=lambda chunk: chunk[0]):
         runs = _runs(replace(table, location=location), slot, (rows for _, rows in found))
         named = tuple(replace(run, path=layout.join(folder, run.path)) for run in runs)
-        yield slot, overlay_slot(table, PendingSlot(slot, tuple(base.get(slot, ())), named), location, merged=True)
+        yield slot, overlay_slot(table, PendingSlot(slot, base.of(slot), named), location, merged=True)
 
 
 def _runs(table: TableFiles, slot: Slot, chunks: Iterable[pa.Table]) -> tuple[PendingRun, ...]:
-    definition = table.definition
     with PendingRunWriter(table, slot) as writer:
-        for chunk in chunks:
-            rows = deduplicate.reduce(chunk, definition.sort_key, definition.sequence_field)
+        for rows in chunks:
             writer.write(named_kinds(rows, np.ones(rows.num_rows, dtype=np.bool_)))
         return writer.finish()

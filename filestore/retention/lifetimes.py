@@ -62,7 +62,7 @@ class Lifetimes:
         """
         lives = cls(state.version)
         lives._note_changes(state.version, actions)
-        for file in state.files.values():
+        for file in state.files:
             lives._begin_file(file.path, state.version, file.vector)
         for domain, configuration in state.domains.items():
             lives._runs[domain] = state.version, runs_of(configuration)

@@ -85,17 +85,21 @@ def check_tag_name(name: str) -> None:
 def tags_of(state: TableState) -> dict[str, Tag]:
     """Returns the tags of a version's state, by name."""
     found = {d.removeprefix(TAG_DOMAIN): text for d, text in state.domains.items() if d.startswith(TAG_DOMAIN)}
-    with well_formed("what the Delta log says of the table's tags", code="bad-log-entry"):
-        return {name: Tag.from_json(name, json.loads(text)) for name, text in sorted(found.items())}
+    return {name: _tag(name, text) for name, text in sorted(found.items())}
 
 
 def tag_of(state: TableState, name: str) -> Tag:
     """Returns one tag. `NotFound` (``no-such-tag``) says which ones exist."""
-    tags = tags_of(state)
-    if name not in tags:
-        have = ", ".join(tags) or "none"
+    text = state.domains.get(f"{TAG_DOMAIN}{name}")
+    if text is None:
+        have = ", ".join(tags_of(state)) or "none"
         raise NotFound(f"there is no tag {name!r}; there are: {have}", code="no-such-tag")
-    return tags[name]
+    return _tag(name, text)
+
+
+def _tag(name: str, text: str) -> Tag:
+    with well_formed("what the Delta log says of the table's tags", code="bad-log-entry"):
+        return Tag.from_json(name, json.loads(text))
 
 
 def first_retained(state: TableState) -> int:

@@ -76,7 +76,8 @@ def named_kinds(rows: pa.Table, known: npt.NDArray[np.bool_]) -> pa.Table:
     """Returns the rows with a `KIND_COLUMN`: as given, or ``+U`` if the key is stored already and ``+I`` otherwise."""
     if KIND_COLUMN in rows.column_names:
         return rows
-    kinds = pc.if_else(pa.array(known), str(RowKind.UPDATE_AFTER), str(RowKind.INSERT))
+    update, insert = str(RowKind.UPDATE_AFTER), str(RowKind.INSERT)
+    kinds = pc.if_else(pa.array(known), update, insert) if known.any() else pa.repeat(insert, len(known))
     return rows.append_column(KIND_COLUMN, kinds)
 
 
@@ -213,14 +214,15 @@ def _check_range(name: str, values: pa.ChunkedArray) -> None:
 
 
 def _check_kinds(kinds: pa.ChunkedArray, definition: TableDefinition) -> None:
-    if kinds.null_count or not pc.all(pc.is_in(kinds, value_set=_kinds())).as_py():
+    if kinds.null_count or not pc.all(pc.is_in(kinds, value_set=_kinds()), min_count=0).as_py():
         given = {"null" if kind is None else repr(kind) for kind in pc.unique(kinds).to_pylist()}
         found = sorted(given - {repr(kind) for kind in _kinds().to_pylist()})
         raise InvalidRequest(
             f"column {KIND_COLUMN!r} contains {found[0]} in some row; give each row one of +I, -U, +U and -D",
             code="bad-row-kind",
         )
-    if not definition.primary_key and not pc.all(pc.is_in(kinds, value_set=_adding_kinds()[:1])).as_py():
+    inserts = pc.is_in(kinds, value_set=_adding_kinds()[:1])
+    if not definition.primary_key and not pc.all(inserts, min_count=0).as_py():
         raise InvalidRequest(
             "the table has no primary key, so its rows can only be inserted (+I): an update or delete has no key",
             code="no-primary-key",

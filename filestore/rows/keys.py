@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["Key", "ascending", "changes", "decode_key", "encode_key", "key_at"]
+__all__ = ["Key", "ascending", "changes", "decode_key", "encode_key", "key_at", "known_key"]
 
 Key = tuple[Any, ...]
 """A key's values as Python objects that compare in the order in which the columns are sorted."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_KNOWN = 4096
 
 
 def key_at(table: pa.Table, columns: Sequence[str], row: int) -> Key:
@@ -34,6 +36,12 @@ def encode_key(key: Key) -> str:
 def decode_key(text: str, types: Sequence[pa.DataType]) -> Key:
     """Reverses `encode_key`, given the columns' types."""
     return tuple(_value(plain, kind) for plain, kind in zip(json.loads(text), types, strict=True))
+
+
+@lru_cache(maxsize=_KNOWN)
+def known_key(text: str, types: tuple[pa.DataType, ...]) -> Key:
+    """Decodes as `decode_key` does, and remembers: each write asks for the bounds of the same files."""
+    return decode_key(text, types)
 
 
 def _plain(value: Any) -> Any:
@@ -65,9 +73,10 @@ def changes(table: pa.Table, columns: Sequence[str]) -> npt.NDArray[np.bool_]:
         column = table.column(name)
         column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         before, after = column[:-1], column[1:]
-        result |= np.asarray(pc.fill_null(pc.not_equal(before, after), False))
+        differ = pc.not_equal(before, after)
         if column.null_count:
-            result |= np.asarray(pc.xor(before.is_null(), after.is_null()))
+            differ = pc.or_(pc.fill_null(differ, False), pc.xor(before.is_null(), after.is_null()))
+        result |= np.asarray(differ)
     return result
 
 

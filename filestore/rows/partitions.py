@@ -39,7 +39,9 @@ def partition_values(rows: pa.Table, columns: Sequence[str]) -> Partition:
 
 def partitions_of(rows: pa.Table, columns: Sequence[str]) -> Iterator[Partition]:
     """Returns the partitions of the rows, each once."""
-    distinct = rows.select(list(columns)).group_by(list(columns), use_threads=False).aggregate([])
+    numbers = [str(at) for at in range(len(columns))]  # Arrow takes a name with a dot for a path, and refuses ``..``
+    numbered = rows.select(list(columns)).rename_columns(numbers)
+    distinct = numbered.group_by(numbers, use_threads=False).aggregate([]).select(numbers).rename_columns(list(columns))
     for row in range(distinct.num_rows):
         yield partition_values(distinct.slice(row, 1), columns)
 
@@ -88,10 +90,14 @@ def _given_text(name: str, value: Any, kind: pa.DataType) -> str | None:
     """Converts a user's value to the one text that partition values have for it."""
     if value is None:
         return None
+    if isinstance(value, datetime) and value.tzinfo is None and pa.types.is_timestamp(kind) and kind.tz:
+        raise InvalidRequest(
+            f"partition column {name!r} is TIMESTAMP, and {value} has no time zone: give one, as "
+            "moment.replace(tzinfo=UTC), or the text of the time in UTC",
+            code="bad-partition-value",
+        )
     try:
         parsed = _value(value, kind) if isinstance(value, str) else value
-        if isinstance(parsed, datetime) and parsed.tzinfo is None and pa.types.is_timestamp(kind) and kind.tz:
-            parsed = parsed.replace(tzinfo=UTC)
         stored = pa.scalar(parsed, kind).as_py()
     except (ValueError, TypeError, DecimalException, OverflowError) as error:
         raise _bad_value(name, value, kind) from error

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from filestore.merge import deduplicate
-from filestore.model.changelog import ChangelogProducer
 from filestore.model.definition import TableDefinition
 from filestore.model.files import Partition, Slot
 from filestore.rows.keys import changes
@@ -27,7 +26,7 @@ _CHUNK_BYTES = 64 << 20
 
 
 def cut_chunks(
-    batches: Iterable[pa.RecordBatch], definition: TableDefinition, rows: int
+    batches: Iterable[pa.RecordBatch], definition: TableDefinition, rows: int, *, every_row: bool = False
 ) -> Iterator[tuple[Slot, pa.Table]]:
     """Cuts chunks of about `rows` rows or 64 MB; a slot's last may be smaller, others at most twice as large.
 
@@ -35,11 +34,17 @@ def cut_chunks(
         batches: Batches with the schema's columns and `BUCKET_COLUMN`, sorted by partition columns, bucket and key.
         definition: The table's definition, which names these columns.
         rows: The number of rows that a chunk should have.
+        every_row: Whether a chunk has all rows of a key, and not only the one that wins
+            (`filestore.merge.deduplicate`): that takes less for all slots at once than for each.
     """
     slot_columns = (*definition.partition_by, BUCKET_COLUMN)
     group_columns = (*slot_columns, *definition.sort_key)
-    every_row = definition.merges_values or definition.changelog_producer is ChangelogProducer.INPUT
     reducible = bool(definition.primary_key) and not every_row
+
+    def parts(table: pa.Table) -> Iterator[tuple[Slot, pa.Table]]:
+        won = deduplicate.reduce(table, group_columns, definition.sequence_field) if reducible else table
+        return by_slot(won, definition)
+
     held: list[pa.RecordBatch] = []
     held_rows = held_bytes = least = 0
     for batch in itertools.chain.from_iterable(_sliced(batch, rows) for batch in batches):
@@ -50,14 +55,14 @@ def cut_chunks(
             continue
         table = pa.Table.from_batches(held).combine_chunks()
         cut = _last_cut(table, group_columns) if definition.primary_key else table.num_rows
-        yield from by_slot(table.slice(0, cut), definition)
+        yield from parts(table.slice(0, cut))
         rest = table.slice(cut)
         if reducible and rest.num_rows > rows // 2:
             rest = deduplicate.reduce_part(rest, group_columns, definition.sequence_field)
         held, held_rows, held_bytes = rest.to_batches(), rest.num_rows, rest.nbytes
         least = 2 * held_rows if cut == 0 else 0  # a single key that cannot be reduced is checked more and more rarely
     if held_rows:
-        yield from by_slot(pa.Table.from_batches(held).combine_chunks(), definition)
+        yield from parts(pa.Table.from_batches(held).combine_chunks())
 
 
 def _sliced(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
+from itertools import chain
 
 import pyarrow as pa
 
 from filestore.sorting.order import slices_in_order
-from filestore.sorting.runs import RunFiles, gathered
+from filestore.sorting.runs import RunFiles, drained, gathered
+from filestore.sorting.sorted_runs import SortedRuns
 
 __all__ = ["sorted_batches"]
 
@@ -26,7 +28,7 @@ def sorted_batches(
         by: The columns; without one the batches are returned in their order.
         memory: The bytes of rows that are sorted at once. Sorting takes two to four times as much: four if all columns
             are in the key.
-        spill: Opens a place for runs; called only for that many bytes or more. The end of its context removes them.
+        spill: Opens a place for runs; called only if they do not fit into memory. The end of its context removes them.
 
     Raises:
         InvalidRequest: a text in those columns is not UTF-8.
@@ -35,15 +37,12 @@ def sorted_batches(
     if not by:
         yield from batches
         return
-    runs: list[str] = []
-    with ExitStack() as stack:
-        files: RunFiles | None = None
-        for parts in gathered((pa.Table.from_batches([batch]) for batch in batches), memory):
-            if files is None and sum(part.nbytes for part in parts) < memory:  # these are all rows
-                for rows in slices_in_order(parts, by):
-                    yield from rows.to_batches()
-                return
-            files = files or stack.enter_context(spill())
-            runs.append(files.put(slices_in_order(parts, by)))
-        if files is not None:
-            yield from files.merged(runs, by)
+    coming = (pa.Table.from_batches([batch]) for batch in batches)
+    parts = next(gathered(coming, memory), [])
+    if sum(part.nbytes for part in parts) < memory:  # these are all rows
+        if parts:
+            for rows in slices_in_order(parts, by):
+                yield from rows.to_batches()
+        return
+    with SortedRuns(chain(drained(parts), coming), by, memory, spill) as runs:
+        yield from runs.merged()

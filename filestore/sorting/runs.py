@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, count
 from typing import Self
 
 import pyarrow as pa
@@ -21,8 +22,10 @@ from filestore.files.sink import ParquetSink
 from filestore.sorting.merge import merge
 from filestore.sorting.order import slices_in_order
 from filestore.storage.interface import Storage
+from filestore.storage.local import LocalStorage
+from filestore.storage.temporary import temporary_folder
 
-__all__ = ["RunFiles", "gathered"]
+__all__ = ["RunFiles", "drained", "gathered", "local_runs", "row_groups"]
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +33,8 @@ _JOINED_BYTES = 128 << 20
 _GROUP_ROWS = 16_384
 _GROUP_BYTES = 2 << 20
 _OPEN_RUNS = 64
+_MAPPED_GROUPS = 4
+"""The number of a local run's row groups that are in memory as they are in its file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +56,13 @@ class RunFiles:
         return layout.join(self.location, run)
 
     def put(self, parts: Iterable[pa.Table]) -> str:
-        """Writes sorted rows, at least one, as a run, in row groups of which `_OPEN_RUNS` fit into memory.
-
-        A row group has at most about 2 MB, whatever the widths of its rows, or one row.
-
-        After an error no file is left.
-        """
+        """Writes sorted rows, at least one, as a run. After an error no file is left."""
         run = self.new_path()
-        coming = (pa.concat_tables(group) for group in gathered(parts, _GROUP_BYTES, _GROUP_ROWS))
-        first = next(coming)
+        groups = row_groups(parts)
+        first = next(groups)
         with ParquetSink(self.storage, self.path(run), first.schema, compression="lz4") as sink:
-            for rows in chain([first], coming):
-                for group in _halved(rows):
-                    sink.write(group)
+            for group in chain([first], groups):
+                sink.write(group)
             sink.close()
         return run
 
@@ -78,10 +77,19 @@ class RunFiles:
                 self.storage.sync(self.path(run))  # this process uploads it while it goes on
 
     def read(self, run: str) -> Iterator[pa.Table]:
-        """Reads a run row group by row group."""
-        with ParquetReader(self.storage, self.path(run)) as file:
-            for group in range(len(file.group_rows)):
-                yield file.read(group)
+        """Reads a run row group by row group.
+
+        A local file is opened anew now and then: it is mapped into memory, and what was read would stay there.
+        """
+        local = self.storage.local_path(self.path(run)) is not None
+        start, end = 0, 1
+        while start < end:
+            with ParquetReader(self.storage, self.path(run)) as file:
+                end = len(file.group_rows)
+                until = min(end, start + _MAPPED_GROUPS) if local else end
+                for group in range(start, until):
+                    yield file.read(group)
+                start = until
 
     def remove(self, runs: Iterable[str]) -> None:
         """Removes runs. A failure is logged and not raised: nothing refers to the run any more."""
@@ -91,16 +99,38 @@ class RunFiles:
             except TableStoreError as error:
                 logger.warning("a sorted run stays behind, as an orphan if it is in a table's folder: %s", error)
 
-    def merged(self, runs: Iterable[str], by: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Merges the rows of all runs in the order of those columns. The runs are not removed."""
+    def merged(
+        self, runs: Iterable[str], by: Sequence[str], held: Sequence[Iterator[pa.Table]] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        """Merges the rows of all runs in the order of those columns. The runs are not removed.
+
+        Args:
+            runs: The runs.
+            by: The columns.
+            held: The row groups of further runs, which are in memory.
+        """
         with _Passes(self, by) as passes:
             remaining = passes.down_to(_OPEN_RUNS, list(runs))
-            for rows in merge(map(self.read, remaining), by):
+            for rows in merge([*held, *map(self.read, remaining)], by):
                 yield from rows.to_batches()
 
 
-def gathered(parts: Iterable[pa.Table], size: int, rows: int | None = None) -> Iterator[list[pa.Table]]:
-    """Groups the parts so that each group except the last has so many bytes (or rows). The caller owns the groups."""
+@contextmanager
+def local_runs(parent: str | None = None) -> Iterator[RunFiles]:
+    """Opens a place for runs on the local disk, by default in the system's folder for temporary files."""
+    names = count()
+    with temporary_folder("tablestore-runs-", parent) as folder:
+        yield RunFiles(LocalStorage(), folder, lambda: f"{next(names)}.parquet")
+
+
+def gathered(parts: Iterable[pa.Table], size: int | None = None, rows: int | None = None) -> Iterator[list[pa.Table]]:
+    """Groups the parts so that each group except the last has so many bytes or rows. The caller owns the groups.
+
+    Args:
+        parts: The parts; those without rows are left out.
+        size: The bytes that are enough for a group; None: any number is too few.
+        rows: Likewise the rows.
+    """
     held: list[pa.Table] = []
     held_rows = held_bytes = 0
     for part in parts:
@@ -109,7 +139,7 @@ def gathered(parts: Iterable[pa.Table], size: int, rows: int | None = None) -> I
         held.append(part)
         held_rows, held_bytes = held_rows + part.num_rows, held_bytes + part.nbytes
         del part
-        if held_bytes >= size or (rows is not None and held_rows >= rows):
+        if (size is not None and held_bytes >= size) or (rows is not None and held_rows >= rows):
             group, held = held, []
             held_rows = held_bytes = 0
             yield group
@@ -117,14 +147,31 @@ def gathered(parts: Iterable[pa.Table], size: int, rows: int | None = None) -> I
         yield held
 
 
-def _halved(rows: pa.Table) -> Iterator[pa.Table]:
+def drained(parts: list[pa.Table]) -> Iterator[pa.Table]:
+    """Yields the parts, and takes each out of the list, so that nothing else keeps those that were yielded."""
+    parts.reverse()
+    while parts:
+        yield parts.pop()
+
+
+def row_groups(parts: Iterable[pa.Table], times: int = 1) -> Iterator[pa.Table]:
+    """Cuts sorted rows into row groups of a run, of which `_OPEN_RUNS` fit into memory.
+
+    A row group has at most about 2 MB, whatever the widths of its rows, or one row; or so many times more.
+    """
+    size, rows = times * _GROUP_BYTES, times * _GROUP_ROWS
+    for group in gathered(parts, size, rows):
+        yield from _halved(pa.concat_tables(group), size, rows)
+
+
+def _halved(group: pa.Table, size: int, rows: int) -> Iterator[pa.Table]:
     """Splits rows to the size of a row group. Wide rows may be next to each other, so an average would not do."""
-    if rows.num_rows <= 1 or (rows.num_rows <= _GROUP_ROWS and rows.nbytes <= _GROUP_BYTES):
-        yield rows
+    if group.num_rows <= 1 or (group.num_rows <= rows and group.nbytes <= size):
+        yield group
         return
-    middle = rows.num_rows // 2
-    yield from _halved(rows.slice(0, middle))
-    yield from _halved(rows.slice(middle))
+    middle = group.num_rows // 2
+    yield from _halved(group.slice(0, middle), size, rows)
+    yield from _halved(group.slice(middle), size, rows)
 
 
 class _Passes:

@@ -175,6 +175,9 @@ class Storage(Protocol):
     def sync(self, path: str) -> None:
         """Makes a closed file durable; this happens before a commit names it."""
 
+    def sync_all(self, paths: Sequence[str]) -> None:
+        """Makes closed files durable, side by side where that is faster. After an error some of them may be."""
+
     def exists(self, path: str) -> bool:
         """Returns whether the file exists."""
 

@@ -234,6 +234,11 @@ class ObjectStorage:
         """Waits for the upload of an object."""
         self._own.uploads.wait(path)
 
+    def sync_all(self, paths: Sequence[str]) -> None:
+        """Waits for the uploads of objects, which run side by side."""
+        for path in paths:
+            self.sync(path)
+
     def exists(self, path: str) -> bool:
         """Returns whether there is such an object."""
         own = self._own

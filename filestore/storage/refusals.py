@@ -151,7 +151,13 @@ _ECHO = re.compile(r"<AWSAccessKeyId|<Token|<StringToSign")
 """The places from which on a refusal of S3 repeats what the request had, such as a session's token."""
 
 
+_CAUSE = re.compile(r'\b(?:message|error): "([^"\n]*)"')
+"""The words of the operating system in the structures that obstore prints behind its error."""
+
+
 def _short(error: BaseException) -> str:
-    """Returns the error's first words: the rest are a server's answer and a client's structures, for nobody's eyes."""
-    words = _ECHO.split(" ".join(str(error).split()), maxsplit=1)[0]
+    """Returns the error's first words, and the cause: the rest is a server's answer and a client's structures."""
+    text, _, structures = str(error).partition("Debug source:")
+    causes = [cause for cause in _CAUSE.findall(structures) if cause not in text][-1:]
+    words = _ECHO.split(": ".join(" ".join(part.split()) for part in (text, *causes)), maxsplit=1)[0]
     return words[:_LONGEST] or type(error).__name__

@@ -24,6 +24,7 @@ from filestore.storage.kept import Kept
 __all__ = ["RemoteFile", "SparseFile", "missing"]
 
 _GAP_BYTES = 256 << 10  # two ranges that are this close are fetched by one request: that is faster than a second one
+_LEAST_BYTES = 64 << 10  # of an object that is kept: fewer take as long, and the next ones often are a narrow column
 
 GetRanges = Callable[[Sequence[ByteRange]], Sequence[bytes]]
 
@@ -59,7 +60,7 @@ class RemoteFile(Closing):
 
     def fetch(self, ranges: Iterable[ByteRange]) -> None:
         """Fetches the bytes that are not here."""
-        if found := self._missing(ranges, self._here()):
+        if found := self._missing(ranges, self._here(), _LEAST_BYTES):
             self._kept.add(self._path, self._tail, found)
 
     @contextmanager
@@ -83,8 +84,11 @@ class RemoteFile(Closing):
         kept = self._kept.get(self._path)
         return {**(kept.pieces if kept is not None else {}), self._tail_start: self._tail.data}
 
-    def _missing(self, ranges: Iterable[ByteRange], here: Mapping[int, bytes]) -> dict[int, bytes]:
-        wanted = missing(ranges, [(at, at + len(data)) for at, data in here.items()], _GAP_BYTES)
+    def _missing(self, ranges: Iterable[ByteRange], here: Mapping[int, bytes], least: int = 0) -> dict[int, bytes]:
+        wanted = [
+            (start, max(end, min(start + least, self._tail_start)))
+            for start, end in missing(ranges, [(at, at + len(data)) for at, data in here.items()], _GAP_BYTES)
+        ]
         found = self._get_ranges(wanted) if wanted else ()
         return {start: data for (start, _), data in zip(wanted, found, strict=True)}
 
@@ -121,7 +125,7 @@ class SparseFile:
     def view(self, start: int, end: int) -> memoryview:
         """Returns bytes; those that were not fetched are zeros."""
         self.file.seek(min(start, self.file.size()))
-        return memoryview(self.file.read_buffer(end - start))
+        return memoryview(self.file.read_buffer(end - start)).cast("B")
 
     def _write(self, start: int, data: bytes) -> None:
         rest = memoryview(data)

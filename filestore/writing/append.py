@@ -16,7 +16,7 @@ from filestore.merge.history import group_starts, history
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile, PendingRun, Slot
 from filestore.model.rowkind import KIND_COLUMN
-from filestore.rows.fitting import accepted, named_kinds, putting
+from filestore.rows.fitting import named_kinds, putting
 from filestore.sorting.order import in_order
 from filestore.writing.pending import PendingRunWriter
 from filestore.writing.slot_lookup import SlotLookup
@@ -69,9 +69,7 @@ def append(
     written = deleted = late = 0
     with PendingRunWriter(table, slot) as writer:
         for chunk in chunks:
-            rows = _applied(accepted(chunk, definition), definition)
-            if not rows.num_rows:
-                continue
+            rows = _applied(chunk, definition)
             rows = named_kinds(rows, np.ones(rows.num_rows, dtype=np.bool_))
             writer.write(rows)
             puts = putting(rows)
@@ -84,12 +82,12 @@ def append(
 
 
 def _applied(rows: pa.Table, definition: TableDefinition) -> pa.Table:
-    """Returns the rows in the order in which they apply: one for each key if the last one wins, else all of them."""
-    keys = definition.sort_key
+    """Returns the rows in the order in which they apply, if several of a key do."""
     if not definition.merges_values:
-        return deduplicate.reduce(rows, keys, definition.sequence_field)
+        return rows
     _refuse(rows, definition)
-    return in_order(rows, [*keys, ORDINAL_COLUMN]) if ORDINAL_COLUMN in rows.column_names else rows
+    by = [*definition.sort_key, ORDINAL_COLUMN]
+    return in_order(rows, by) if ORDINAL_COLUMN in rows.column_names else rows
 
 
 def _refuse(rows: pa.Table, definition: TableDefinition) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import pyarrow as pa
 
-from filestore.files.writer import TableFiles
 from filestore.model.definition import TableDefinition
-from filestore.model.files import Slot, Tombstones
+from filestore.model.files import Tombstones
 from filestore.rows.casting import cast_rows
 from filestore.writing.run_writer import RunWriter
 
@@ -29,10 +30,10 @@ class DeletedKeysWriter(RunWriter):
     After a lost race the commit looks them up again; a table with a sequence field remembers them for longer.
     """
 
-    def __init__(self, table: TableFiles, slot: Slot) -> None:
-        super().__init__(table, slot)
-        self._schema = tombstone_schema(table.definition)
-        self._now_ms = table.ambient.now_ms()
+    @cached_property
+    def _now_ms(self) -> int:
+        """The time of the first delete."""
+        return self._table.ambient.now_ms()
 
     def write(self, rows: pa.Table) -> None:
         """Adds delete rows, in key order; rows that already have the time of their delete keep it."""
@@ -40,7 +41,7 @@ class DeletedKeysWriter(RunWriter):
             return
         if DELETED_COLUMN not in rows.column_names:
             rows = rows.append_column(DELETED_COLUMN, pa.repeat(pa.scalar(self._now_ms, pa.int64()), rows.num_rows))
-        self._add(cast_rows(rows, self._schema))
+        self._add(cast_rows(rows, tombstone_schema(self._table.definition)))
 
     def finish(self) -> Tombstones | None:
         """Closes the run and makes it durable; returns None if there were no deletes."""

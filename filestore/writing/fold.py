@@ -25,7 +25,7 @@ from filestore.merge import deduplicate
 from filestore.model.changelog import ChangelogProducer
 from filestore.model.files import DataFile, Slot
 from filestore.model.rowkind import RowKind
-from filestore.rows.fitting import accepted, compensation, kinds_by, named_kinds, putting
+from filestore.rows.fitting import compensation, kinds_by, putting
 from filestore.writing.deleted_keys import DeletedKeysWriter
 from filestore.writing.recording import Recording
 from filestore.writing.slot_lookup import Found, SlotLookup
@@ -50,16 +50,13 @@ def fold(
         table: The table.
         slot: The slot that all rows belong to.
         base: The slot's live files, and its tombstones.
-        chunks: Rows sorted by key, no key in two chunks (`filestore.sorting.chunks`); `KIND_COLUMN` and
-            `deduplicate.ORDINAL_COLUMN` are optional.
+        chunks: Rows that may be written (`filestore.rows.fitting.accepted`), sorted by key; each key once, or with
+            `ChangelogProducer.INPUT` in one chunk (`filestore.sorting.chunks`). `KIND_COLUMN` is optional.
         log: Takes the accepted changes, if the table has a log.
         producer: Which changes are written as change data (`filestore.changelog.images.recorded`).
         skip_unchanged: Leaves out rows that are stored as they are, and deletes of keys without a row, and names the
             kinds of the others by the look-up. Only for tables of which others write no row meanwhile: what is left
             out is not looked up again after a lost race.
-
-    Raises:
-        InvalidRequest: a null key, an unknown row kind, or a delete for a table without a key.
     """
     definition = table.definition
     sequence = definition.sequence_field
@@ -75,20 +72,18 @@ def fold(
         recording = Recording(definition, slot, producer, changes, log)
         reads_old = recording.reads_old or skip_unchanged
         lookup = SlotLookup(table, base if definition.primary_key else (), superseded, extra, images=reads_old)
-        for chunk in chunks:
-            rows = accepted(chunk, definition)
-            if not rows.num_rows:
-                continue
+        for rows in chunks:
             arrived = recording.arrived(rows)
-            incomplete = incomplete or (arrived is not None and bool(arrived.incomplete.any()))
-            if definition.primary_key:
+            if arrived is not None:
+                incomplete = incomplete or bool(arrived.incomplete.any())
                 rows = deduplicate.reduce(rows, definition.sort_key, sequence)
             rows, puts, found = _looked_up(lookup, rows, arrived, skip_unchanged=skip_unchanged)
             if (dead := np.flatnonzero(found.dead[puts])).size:
                 file, row = writer.position
                 born_dead.append((file, dead + row))
             writer.write(_only(rows, puts))
-            deletes.write(_only(rows, ~puts))
+            if not puts.all():
+                deletes.write(_only(rows, ~puts))
             tally.add(puts, found.lost, found.same)
             recording.write(arrived, rows, puts, found)
         files = writer.finish()
@@ -155,11 +150,11 @@ def rebase_slot(
 def _looked_up(
     lookup: SlotLookup, rows: pa.Table, arrived: Arrived | None, *, skip_unchanged: bool
 ) -> tuple[pa.Table, npt.NDArray[np.bool_], Found]:
-    """Returns the rows with the kinds that they have beside the stored ones, which of them are puts, and the result."""
+    """Returns the rows that are written, which of them are puts, and the result of their look-up."""
     puts = putting(rows)
     found = lookup.find(rows, puts, None if arrived is None else arrived.incomplete)
     if not skip_unchanged:
-        return named_kinds(rows, found.known), puts, found
+        return rows, puts, found
     kept = ~found.same & (puts | found.known)
     return _only(kinds_by(found.known, rows, puts), kept), puts[kept], found.only(kept)
 

@@ -31,7 +31,6 @@ from filestore.model.files import DataFile, Slot
 from filestore.model.merging import MergeEngine
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.rows.equality import same_rows
-from filestore.rows.fitting import checked
 from filestore.rows.frames import arrow_table
 from filestore.writing.deleted_keys import DeletedKeysWriter
 from filestore.writing.slot_result import ChangeSink, MarkedRows, SlotResult, Tally, with_vectors
@@ -102,8 +101,7 @@ def merged_chunks(table: TableFiles, base: Sequence[DataFile], chunks: Iterable[
     """Merges chunks of sorted changes with the stored rows of a slot; writes nothing."""
     definition = table.definition
     files = [(file, FileLookup(table, file, cache=table.cache)) for file in base]
-    for chunk in chunks:
-        rows = checked(chunk, definition)
+    for rows in chunks:
         starts = group_starts(rows, definition.sort_key)
         probes = rows.select(definition.sort_key).take(pa.array(starts))
         places = [place for file, lookup in files for place in _places(file, lookup, probes)]

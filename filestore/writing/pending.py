@@ -87,6 +87,8 @@ def pending_chunks(
 ) -> Iterator[pa.Table]:
     """Yields the changes of several runs as if they were one write: sorted by key, no key in two chunks.
 
+    Of each key they are those that count: with merge-engine = deduplicate one, else all.
+
     Args:
         table: The table.
         slot: The slot of all runs.
@@ -105,7 +107,8 @@ def pending_chunks(
         for rows in merge(sources, definition.sort_key)
         for batch in rows.to_batches()
     )
-    for _, rows in cut_chunks(batches, definition, definition.options["row-group.rows"]):
+    every_row = definition.merges_values
+    for _, rows in cut_chunks(batches, definition, definition.options["row-group.rows"], every_row=every_row):
         yield rows
 
 

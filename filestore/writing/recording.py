@@ -14,6 +14,7 @@ from filestore.changelog.images import as_log_changes
 from filestore.model.changelog import ChangelogProducer
 from filestore.model.definition import TableDefinition
 from filestore.model.files import Slot
+from filestore.rows.fitting import named_kinds
 from filestore.writing.slot_lookup import Found
 from filestore.writing.slot_result import ChangeSink
 
@@ -87,4 +88,5 @@ class Recording:
     def _log_upserts(self, rows: pa.Table, found: Found) -> None:
         assert self.log is not None
         won = ~found.lost
+        rows = named_kinds(rows, found.known)
         self.log(self.slot, rows if won.all() else rows.filter(pa.array(won)))

@@ -20,7 +20,7 @@ class RunWriter(Discarding):
     def __init__(self, table: TableFiles, slot: Slot) -> None:
         self._table = table
         self._slot = slot
-        self._path = layout.run_path(slot.partition, slot.bucket, table.ambient.new_id())
+        self._path = ""
         self._sink: ParquetSink | None = None
         self._rows = 0
         self._first: Key = ()
@@ -31,6 +31,7 @@ class RunWriter(Discarding):
         keys = self._table.definition.sort_key
         if self._sink is None:
             self._first = key_at(rows, keys, 0)
+            self._path = layout.run_path(self._slot.partition, self._slot.bucket, self._table.ambient.new_id())
             self._sink = ParquetSink(self._table.storage, self._table.path(self._path), rows.schema, **how)
         self._sink.write(rows, group_rows)
         self._last = key_at(rows, keys, rows.num_rows - 1)

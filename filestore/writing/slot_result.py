@@ -47,7 +47,7 @@ class SlotResult:
     slot: Slot
     adds: tuple[DataFile, ...] = ()
     vectors: tuple[DataFile, ...] = ()
-    removes: tuple[str, ...] = ()
+    removes: tuple[DataFile, ...] = ()
     runs: tuple[PendingRun, ...] = ()
     deleted_keys: Tombstones | None = None
     tombstones: tuple[Tombstones, ...] = ()
@@ -100,8 +100,8 @@ class MarkedRows:
         """Returns the added positions by path, ascending."""
         return {path: np.sort(np.concatenate(parts)).astype(np.int64) for path, parts in self._dead.items()}
 
-    def add_vectors(self, builder: VectorFileBuilder) -> tuple[tuple[DataFile, ...], tuple[str, ...]]:
-        """Adds the grown vectors to the builder; returns files with vectors and paths of files without a live row."""
+    def add_vectors(self, builder: VectorFileBuilder) -> tuple[tuple[DataFile, ...], tuple[DataFile, ...]]:
+        """Adds the grown vectors to the builder; returns files with vectors, and files without a live row."""
         vectors, gone = [], []
         for path, parts in self._dead.items():
             file = self._files[path]
@@ -110,7 +110,7 @@ class MarkedRows:
             after = grown(self._table.storage, self._table.location, file.vector, rows)
             self.count += len(after) - before
             if len(after) == file.rows:
-                gone.append(path)
+                gone.append(file)
             elif len(after) > before:
                 vectors.append(file.with_vector(builder.add(after)))
         return tuple(vectors), tuple(gone)
@@ -142,10 +142,10 @@ def with_vectors(
     vectors, removes = superseded.add_vectors(builder)
     if not builder.empty:
         write_file(table, builder.path, builder.content)
-    changed = {file.path: file for file in born_dead}
+    changed, gone = {file.path: file for file in born_dead}, {file.path for file in all_dead}
     return SlotResult(
         slot=raw.slot,
-        adds=tuple(changed.get(f.path, f) for f in raw.adds if f.path not in all_dead),
+        adds=tuple(changed.get(f.path, f) for f in raw.adds if f.path not in gone),
         vectors=vectors,
         removes=removes,
         deleted_keys=raw.deleted_keys,

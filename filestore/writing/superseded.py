@@ -34,10 +34,10 @@ def superseded_rows(table: TableFiles, base: Sequence[DataFile], result: SlotRes
             positions(table.storage, table.location, before[file.path].vector),
             assume_unique=True,
         )
-    for path in result.removes:
-        file = before[path]
+    for removed in result.removes:
+        file = before[removed.path]
         dead = positions(table.storage, table.location, file.vector)
-        found[path] = np.setdiff1d(np.arange(file.rows, dtype=np.uint64), dead, assume_unique=True)
+        found[file.path] = np.setdiff1d(np.arange(file.rows, dtype=np.uint64), dead, assume_unique=True)
     return found
 
 

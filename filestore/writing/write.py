@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from filestore.commit.proposal import Proposal
+from filestore.delta.by_slot import BySlot, LookupFiles
 from filestore.errors import InvalidRequest
 from filestore.files.writer import TableFiles
 from filestore.model.changelog import ChangelogProducer
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile, PendingRun, Slot
+from filestore.rows.fitting import accepted
 from filestore.sorting.chunks import cut_chunks
 from filestore.writing.append import StoredSequences, append
 from filestore.writing.fold import fold
@@ -25,30 +27,35 @@ __all__ = ["WriteResult", "fold_slot", "rests_on_rows", "write_sorted"]
 
 def write_sorted(  # noqa: PLR0913  # a write's tasks choose all of them
     table: TableFiles,
-    base: Mapping[Slot, Sequence[DataFile]],
+    base: LookupFiles,
     batches: Iterable[pa.RecordBatch],
     log: ChangeSink | None = None,
     producer: ChangelogProducer = ChangelogProducer.NONE,
     *,
     later: bool = False,
-    runs: Mapping[Slot, Sequence[PendingRun]] | None = None,
+    runs: BySlot[PendingRun] | None = None,
     skip_unchanged: bool = False,
 ) -> Iterator[SlotResult]:
     """Folds sorted batches of any number of slots, or leaves them as pending runs; yields one result for each slot.
 
     Args:
         table: The table.
-        base: Live files by slot; slots that are not named have none.
+        base: What keys are looked up in.
         batches: Sorted by partition columns, bucket and key, with `BUCKET_COLUMN`.
         log: Takes the accepted changes.
         producer: Which changes are written as change data (`filestore.changelog.images.recorded`).
         later: Leaves the rows as pending runs.
         runs: The pending runs by slot, if late rows are counted although they are left as pending runs.
         skip_unchanged: As for `filestore.writing.fold.fold`; only for tables whose engine merges no values.
+
+    Raises:
+        InvalidRequest: rows that may not be written (`filestore.rows.fitting.checked`), or that are not sorted.
     """
     definition = table.definition
     assert not (skip_unchanged and (later or definition.merges_values)), "rows are compared where they are folded"
-    chunks = cut_chunks(batches, definition, definition.options["row-group.rows"])
+    taken = (part for batch in batches for part in accepted(pa.Table.from_batches([batch]), definition).to_batches())
+    every_row = definition.merges_values or (producer is ChangelogProducer.INPUT and not later)
+    chunks = cut_chunks(taken, definition, definition.options["row-group.rows"], every_row=every_row)
     seen: set[Slot] = set()
     for slot, group in itertools.groupby(chunks, key=lambda chunk: chunk[0]):
         if slot in seen:
@@ -60,12 +67,12 @@ def write_sorted(  # noqa: PLR0913  # a write's tasks choose all of them
         seen.add(slot)
         slot_chunks = (rows for _, rows in group)
         if later:
-            known = None if runs is None else StoredSequences(table, base.get(slot, ()), runs.get(slot, ()))
+            known = None if runs is None else StoredSequences(table, base.of(slot), runs.of(slot))
             yield append(table, slot, slot_chunks, log, known)
         elif skip_unchanged:
-            yield fold(table, slot, base.get(slot, ()), slot_chunks, log, producer, skip_unchanged=True)
+            yield fold(table, slot, base.of(slot), slot_chunks, log, producer, skip_unchanged=True)
         else:
-            yield fold_slot(table, slot, base.get(slot, ()), slot_chunks, log, producer)
+            yield fold_slot(table, slot, base.of(slot), slot_chunks, log, producer)
 
 
 def fold_slot(
@@ -111,7 +118,7 @@ class WriteResult:
             proposal.files,
             adds=tuple(f for r in self.results for f in r.adds),
             vectors=tuple(f for r in self.results for f in r.vectors),
-            removes=tuple(p for r in self.results for p in r.removes),
+            removes=tuple(f for r in self.results for f in r.removes),
             cdc=tuple(f for r in self.results for f in r.changes or ()),
         )
         runs = replace(

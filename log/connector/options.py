@@ -12,7 +12,8 @@ from typing import Any
 
 from filestore.errors import InvalidRequest
 from filestore.model.log_options import LITERAL_SECRETS
-from filestore.model.option_values import Option, column_names, duration, flag, one_of, some_text, whole
+from filestore.model.names import names_in
+from filestore.model.option_values import Option, duration, flag, one_of, some_text, whole
 from filestore.model.options import OPTIONS
 from filestore.model.text import meant
 from filestore.model.watermark import WATERMARK_OPTIONS
@@ -62,6 +63,11 @@ def _topic(text: str) -> str:
     return text
 
 
+def _columns_of_key(text: str) -> tuple[str, ...]:
+    """Parses names as Flink separates them, or as the other options do."""
+    return names_in(text, ",;")
+
+
 _FORMATS = one_of(*FORMAT_OPTIONS)
 _MOST = 2**63 - 1
 
@@ -79,9 +85,10 @@ _ALL: tuple[Option, ...] = (
     Option(
         "key.fields",
         "columns",
-        column_names,
+        _columns_of_key,
         None,
-        "The columns of the key, separated by `;` or `,`. With upsert-kafka they are the primary key.",
+        "The columns of the key, separated by `;` or `,`; a name with one of these stands in backticks. With "
+        "upsert-kafka they are the primary key.",
     ),
     Option("key.fields-prefix", "text", some_text, None, "Stands before the key's columns in the table alone."),
     Option("value.format", "enum", _FORMATS, None, "The format of the values. Required."),
@@ -173,6 +180,7 @@ _ALL: tuple[Option, ...] = (
     *WATERMARK_OPTIONS,
     LITERAL_SECRETS,
 )
+
 CONNECTOR_OPTIONS: Mapping[str, Option] = {option.name: option for option in _ALL}
 
 _ELSEWHERE = {
@@ -228,6 +236,6 @@ def option_value(given: Mapping[str, str], name: str) -> Any:
     if text is None:
         return None
     try:
-        return option.parse(text.replace(";", ",") if name == "key.fields" else text)
+        return option.parse(text)
     except ValueError as error:
         raise InvalidRequest(f"option {name} = {text!r} should be {error}", code="bad-option-value") from error

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from filestore.errors import InvalidRequest
-from filestore.model.schema import check_fields, check_pattern
+from filestore.model.names import check_new_name
+from filestore.model.schema import check_fields
 from filestore.model.text import name_list
 from filestore.model.types import is_key_type, to_sql
 from log.connector.formats.avro.schema import has_time
@@ -134,7 +135,7 @@ def check_halves(made: KafkaDeclaration) -> None:
             code="connector-key",
         )
     for name in made.projection.key_schema.names:
-        check_pattern(f"the keys' field name {name!r}, which is the column's without key.fields-prefix,", name)
+        check_new_name(f"the keys' field name {name!r}, which is the column's without key.fields-prefix,", name)
 
 
 def check_times(made: KafkaDeclaration) -> None:

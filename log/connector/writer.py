@@ -11,7 +11,7 @@ from itertools import chain
 import pyarrow as pa
 
 from filestore.ambient import Ambient
-from filestore.errors import CommitUnknown, InvalidRequest, TableStoreError
+from filestore.errors import CommitUnknown, TableStoreError
 from log.connector.declaration import KafkaDeclaration
 from log.connector.encoding import Outgoing, RowEncoder
 from log.connector.formats.malformed import DeadLetter
@@ -120,7 +120,7 @@ class DeadLetters:
         topic = str(table["scan.dead-letter-topic"])
         action = f"sending dead letters to topic {topic}"
         connect: Connect = lambda report: new_producer(producer_settings(table, report), timeout_seconds(table))  # noqa: E731
-        self._sender = Sender(topic, table, ambient, action, connect, _too_large)
+        self._sender = Sender(topic, table, ambient, action, connect, _LIMIT)
 
     def send(self, messages: Fetched, letters: Sequence[DeadLetter]) -> None:
         """Sends messages unchanged, with headers that say where they were and why; waits until they are delivered.
@@ -136,12 +136,7 @@ class DeadLetters:
         self._sender.flush()
 
 
-def _too_large(action: str, reason: str) -> InvalidRequest:
-    return InvalidRequest(
-        f"{action}: a message is larger than the client or the broker takes ({reason}): raise "
-        "properties.message.max.bytes and the topic's max.message.bytes, or write smaller rows",
-        code="message-too-large",
-    )
+_LIMIT = "properties.message.max.bytes"
 
 
 class _Sink:
@@ -159,7 +154,7 @@ class _Sink:
         self._sender = self._connected()
 
     def _connected(self) -> Sender:
-        sender = Sender(self._table.topic, self._table, self._ambient, self._action, self._producer, _too_large)
+        sender = Sender(self._table.topic, self._table, self._ambient, self._action, self._producer, _LIMIT)
         sender.connect()
         return sender
 

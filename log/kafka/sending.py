@@ -44,8 +44,7 @@ class Sender:
         action: What errors say was tried.
         connect: Makes the producer; its argument is a delivery report that keeps errors, for the producer's
             ``on_delivery``.
-        too_large: Makes the error of a message that is larger than client or broker take, of the action and the
-            client's reason; None: it is a message that was not delivered.
+        limit: The setting that lets the client take larger messages, as users write it.
 
     Attributes:
         producer: None before the first messages.
@@ -61,14 +60,14 @@ class Sender:
         ambient: Ambient,
         action: str,
         connect: Connect,
-        too_large: Callable[[str, str], TableStoreError] | None = None,
+        limit: str,
     ) -> None:
         self._topic = topic
         self._brokers = brokers
         self._ambient = ambient
         self._action = action
         self._connect = connect
-        self._too_large = too_large
+        self._limit = limit
         self._problems: list[KafkaError] = []
         self.producer: Producer | None = None
         self.counts: dict[int, int] = {}
@@ -108,6 +107,7 @@ class Sender:
 
         Raises:
             Unavailable: ``log-delivery``: the client or, earlier, the broker refused one.
+            InvalidRequest: ``message-too-large``.
         """
         count = len(values)
         if not count:
@@ -143,6 +143,7 @@ class Sender:
 
         Raises:
             Unavailable: ``log-delivery``: some were refused, or not taken in time.
+            InvalidRequest: ``message-too-large``.
         """
         producer = self.connect()
         with translated(self._action, self._brokers):
@@ -180,8 +181,12 @@ class Sender:
             raise Unavailable(f"{self._action}: {error}", code="log-delivery") from error
 
     def _refused(self, problem: KafkaError) -> TableStoreError:
-        if self._too_large is not None and problem.code() in _TOO_LARGE:
-            return self._too_large(self._action, problem.str())
+        if problem.code() in _TOO_LARGE:
+            return InvalidRequest(
+                f"{self._action}: a message is larger than the client or the broker takes ({problem.str()}): raise "
+                f"{self._limit} and the topic's max.message.bytes, or write smaller rows",
+                code="message-too-large",
+            )
         return Unavailable(f"{self._action}: {problem}", code="log-delivery")
 
     def _keep_error(self, error: KafkaError | None, _: Message) -> None:

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, TableName, Token
+from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Format, OutputFormat, TableName, Token
 from tablestore.cli.opening import open_table
-from tablestore.cli.output import confirm, note
+from tablestore.cli.output import confirm, done, note
 
 __all__ = ["alter"]
 
@@ -21,6 +21,7 @@ def alter(
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Do not ask before a change that some readers do not support.")
     ] = False,
+    output: OutputFormat = Format.TABLE,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
@@ -43,4 +44,5 @@ def alter(
             confirm("Continue?")
         snapshot = table.alter(*changes)
     rewritten = snapshot.metrics.get("rows_rewritten", 0)
-    note(f"version {snapshot.version}" + (f" ({rewritten:,} rows rewritten)" if rewritten else ""))
+    text = f"version {snapshot.version}" + (f" ({rewritten:,} rows rewritten)" if rewritten else "")
+    done(output, text, table=name, version=snapshot.version, rows_rewritten=rewritten)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from contextlib import nullcontext
+from functools import wraps
 from importlib.metadata import version
 from typing import Annotated, Any
 
@@ -10,6 +13,7 @@ import typer
 from pydantic import ValidationError
 from typer.core import TyperCommand, TyperGroup
 
+from filestore.ambient import system_ambient
 from filestore.errors import TableStoreError
 from tablestore.cli import (
     alter,
@@ -20,6 +24,7 @@ from tablestore.cli import (
     follow,
     ingest,
     life,
+    load,
     partitions,
     refresh,
     rows,
@@ -29,6 +34,7 @@ from tablestore.cli import (
     start,
 )
 from tablestore.cli.output import complain
+from tablestore.cli.progress import shown
 
 __all__ = ["app", "main"]
 
@@ -51,8 +57,15 @@ _PLAIN = {
 """The sentences for wrong values, by the kinds of errors of pydantic, with which typer checks values."""
 
 
+_LASTING = frozenset({"compactor", "demo", "follow", "serve", "sql"})
+"""Commands that go on until somebody ends them, or show themselves what they do."""
+
+
 class _Command(TyperCommand):
-    """Prints an error that the product raises on purpose as one line, and exits with 1; usage errors exit with 2."""
+    """Prints an error that the product raises on purpose as one line, and exits with 1; usage errors exit with 2.
+
+    A command that ends by itself shows its progress, unless with ``--quiet``.
+    """
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         try:
@@ -62,11 +75,33 @@ class _Command(TyperCommand):
             raise
 
     def invoke(self, ctx: Any) -> Any:
+        words = [*ctx.command_path.split()[1:], str(ctx.params.get("name") or "")]
+        silent = ctx.params.get("quiet") or words[0] in _LASTING or ctx.params.get("follow")
         try:
-            return super().invoke(ctx)
+            with nullcontext() if silent else shown(" ".join(words).strip(), system_ambient().monotonic_s):
+                return super().invoke(ctx)
         except TableStoreError as error:
             complain(error, options={p.name: p.opts[0] for p in self.params if p.name and p.opts[0].startswith("--")})
             raise typer.Exit(1) from error
+
+
+_Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+
+
+def _with_quiet(name: str, command: Callable[..., None]) -> Callable[..., None]:
+    """Returns the command with the option ``--quiet``, which `_Command` reads, if its progress is shown."""
+    if name in _LASTING:
+        return command
+
+    @wraps(command)
+    def run(*, quiet: bool, **given: Any) -> None:
+        command(**given)
+
+    declared = inspect.signature(command, eval_str=True)
+    option = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_Quiet)
+    run.__signature__ = declared.replace(parameters=[*declared.parameters.values(), option])  # type: ignore[attr-defined]
+    run.__annotations__ = command.__annotations__ | {"quiet": _Quiet}
+    return run
 
 
 def _in_plain_words(error: typer.BadParameter) -> str:
@@ -100,6 +135,7 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "show": show.show,
     },
     "Rows": {
+        "load": load.load,
         "sql": sql.sql,
         "scan": rows.scan,
         "get": rows.get,
@@ -134,11 +170,11 @@ _PARTITIONS: dict[str, Callable[..., None]] = {
 
 for _panel, _commands in _PANELS.items():
     for _name, _command in _commands.items():
-        app.command(_name, cls=_Command, rich_help_panel=_panel)(_command)
+        app.command(_name, cls=_Command, rich_help_panel=_panel)(_with_quiet(_name, _command))
 
 _partitions = typer.Typer(cls=_InOrder, no_args_is_help=True, rich_markup_mode="rich")
 for _name, _command in _PARTITIONS.items():
-    _partitions.command(_name, cls=_Command)(_command)
+    _partitions.command(_name, cls=_Command)(_with_quiet(_name, _command))
 app.add_typer(_partitions, name="partitions", help="List, drop and expire partitions.", rich_help_panel="Care")
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from filestore.process_log import LogFormat
+from tablestore.cli import completing
 from tablestore.cli.secrets import secret_option
+from tablestore.incoming.files.kinds import FileKind
+from tablestore.incoming.moments import parsed_moment
 
 __all__ = [
     "DEFAULT_WAREHOUSE",
@@ -19,13 +22,18 @@ __all__ = [
     "Commits",
     "Database",
     "Defaults",
+    "Delimiter",
+    "Encoding",
     "Format",
+    "InputFormat",
     "LogFormatOption",
     "LogLevel",
     "LogLevelOption",
+    "Null",
     "OutputFormat",
     "StorageOptions",
     "TableName",
+    "TimestampFormat",
     "Token",
     "Yes",
     "moment",
@@ -53,10 +61,9 @@ class LogLevel(StrEnum):
 def moment(text: str) -> datetime:
     """Parses a point in time from ISO 8601; without a zone it is in UTC."""
     try:
-        value = datetime.fromisoformat(text)
+        return parsed_moment(text)
     except ValueError as error:
         raise typer.BadParameter(f"{text!r} is not a time: write it as 2026-01-31T12:00:00Z") from error
-    return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
 Catalog = Annotated[
@@ -140,8 +147,39 @@ LogFormatOption = Annotated[
         help="Lines for people on standard error, or JSON lines on standard output.",
     ),
 ]
-TableName = Annotated[str, typer.Argument(metavar="DB.TABLE", help="The table, with its database.")]
-OutputFormat = Annotated[
-    Format, typer.Option("--format", "-f", help="A table for people, or JSON for programs: one object for each row.")
+TableName = Annotated[
+    str,
+    typer.Argument(metavar="DB.TABLE", help="The table, with its database.", autocompletion=completing.tables),
 ]
-Columns = Annotated[str | None, typer.Option("--columns", metavar="A,B,…", help="Only these columns, in this order.")]
+OutputFormat = Annotated[
+    Format, typer.Option("--format", "-f", help="A table for people, or JSON for programs: an object on each line.")
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        "--columns",
+        metavar="A,B,…",
+        help="Only these columns, in this order.",
+        autocompletion=completing.columns,
+    ),
+]
+InputFormat = Annotated[
+    FileKind | None,
+    typer.Option("--input-format", help="What a file is; default: by its name, or else by its first bytes."),
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option("--delimiter", metavar="CHAR", help="Between the fields of CSV; default: by the first lines."),
+]
+Null = Annotated[str | None, typer.Option("--null", metavar="TEXT", help="How CSV spells nulls; default: as nothing.")]
+Encoding = Annotated[
+    str | None, typer.Option("--encoding", help="Of CSV, such as latin-1; default: UTF-8, or by its first bytes.")
+]
+TimestampFormat = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--timestamp-format",
+        metavar="FORMAT",
+        help="How CSV spells days or times besides 2015-01-31 and 2015/01/31, such as '%d.%m.%Y'; may be repeated.",
+    ),
+]

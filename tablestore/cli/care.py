@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tablestore.cli import completing
 from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Format, OutputFormat, TableName, Token
 from tablestore.cli.opening import open_store, open_table
-from tablestore.cli.output import complain, note, print_json, print_lines, print_table
+from tablestore.cli.output import complain, done, note, print_json, print_lines, print_table
+from tablestore.cli.progress import counted, observed
 from tablestore.cli.settings import options_of
 
 if TYPE_CHECKING:
@@ -21,7 +23,12 @@ __all__ = ["compact", "doctor", "new_log"]
 
 def doctor(
     name: Annotated[
-        str | None, typer.Argument(metavar="DB[.TABLE]", help="A table, or all of a database; else of all databases.")
+        str | None,
+        typer.Argument(
+            metavar="DB[.TABLE]",
+            help="A table, or all of a database; else of all databases.",
+            autocompletion=completing.names,
+        ),
     ] = None,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
@@ -30,16 +37,20 @@ def doctor(
     """Check every invariant of tables on their stored bytes, and change nothing. Exit code 1 if one is broken."""
     with open_store(catalog, token) as store:
         if name is not None and "." in name:
-            report = store.examine(name)
+            report = store.examine(name, observe=observed)
             if output is Format.JSON:
                 print_json(_as_dict(name, report))
             else:
                 _print_report(name, report)
             healthy = report.healthy
         else:
-            healthy = _print_all(store.examine_all(name), output)
+            healthy = _print_all(counted(store.examine_all(name), _examined), output)
     if not healthy:
         raise typer.Exit(1)
+
+
+def _examined(number: int, newest: Examined) -> str:
+    return f"{number} {'table' if number == 1 else 'tables'} examined, the last one {newest.name}"
 
 
 def _print_all(found: Iterable[Examined], output: Format) -> bool:
@@ -52,7 +63,7 @@ def _print_all(found: Iterable[Examined], output: Format) -> bool:
         elif one.report is not None and output is Format.TABLE:
             _print_report(one.name, one.report)
     if output is Format.JSON:
-        print_json([_as_dict(one.name, one.report) for one in of_tables if one.report is not None])
+        print_json(*(_as_dict(one.name, one.report) for one in of_tables if one.report is not None))
     unexamined = sum(one.error is not None for one in of_tables)
     wrong = sum(not one.healthy for one in of_tables) - unexamined
     if not of_tables:
@@ -99,6 +110,7 @@ def new_log(
         list[str] | None,
         typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option log.* that changes; may be repeated."),
     ] = None,
+    output: OutputFormat = Format.TABLE,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
@@ -112,12 +124,13 @@ def new_log(
     with open_table(name, catalog, token) as table:
         begun = table.new_log(options_of(options or []))
     if begun is None:
-        note(f"{name} has its log: nothing was changed")
+        done(output, f"{name} has its log: nothing was changed", table=name, version=None)
         return
-    note(
+    text = (
         f"version {begun.version}: a new log of {name} begins. Readers of changes that had not read version "
         f"{begun.version - 1} fail with log-gap: begin them again with --scan full, or with --on-log-gap rescan"
     )
+    done(output, text, table=name, version=begun.version)
 
 
 def compact(
@@ -127,6 +140,7 @@ def compact(
         list[str] | None,
         typer.Option("--partition", metavar="COLUMN=VALUE,…", help="Only these partitions; as in `partitions drop`."),
     ] = None,
+    output: OutputFormat = Format.TABLE,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
@@ -136,9 +150,10 @@ def compact(
     with open_table(name, catalog, token) as table:
         before = len(table.files())
         specs = [parse_spec(text) for text in partitions] if partitions else None
-        snapshot = table.compact(full=full, partitions=specs)
+        snapshot = table.compact(full=full, partitions=specs, observe=observed)
         after = len(table.files())
-    if snapshot is None:
-        note(f"{name} needs no compaction ({before} files)")
-    else:
-        note(f"version {snapshot.version}: {before} files before, {after} now")
+    version = None if snapshot is None else snapshot.version
+    text = f"version {version}: {before} files before, {after} now"
+    if version is None:
+        text = f"{name} needs no compaction ({before} files)"
+    done(output, text, table=name, version=version, files_before=before, files=after)

@@ -8,20 +8,26 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from filestore.errors import InvalidRequest, NotFound
+from tablestore.cli import completing
 from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Defaults, Format, OutputFormat, Token, Yes
 from tablestore.cli.opening import open_catalog, open_store
-from tablestore.cli.output import complain, confirm, note, print_json, print_lines
+from tablestore.cli.output import complain, confirm, done, note, print_json, print_lines
 from tablestore.cli.questions import about_drop
-from tablestore.cli.settings import defaults_of, options_of
+from tablestore.cli.settings import defaults_of, names_of, options_of
 
 if TYPE_CHECKING:
     from tablestore.kafka_table import KafkaTable
     from tablestore.store import Store
     from tablestore.table import Table
 
-__all__ = ["create", "databases", "drop", "names_of", "register", "rename", "tables", "views"]
+__all__ = ["create", "databases", "drop", "register", "rename", "tables", "views"]
 
-_Name = Annotated[str, typer.Argument(metavar="DB[.TABLE]", help="A database, or a table with its database.")]
+_Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="DB[.TABLE]", help="A database, or a table with its database.", autocompletion=completing.databases
+    ),
+]
 
 
 def databases(catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None, output: OutputFormat = Format.TABLE) -> None:
@@ -31,7 +37,10 @@ def databases(catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None, output:
 
 
 def tables(
-    database: Annotated[str | None, typer.Argument(metavar="DB", help="Only the tables of this database.")] = None,
+    database: Annotated[
+        str | None,
+        typer.Argument(metavar="DB", help="Only the tables of this database.", autocompletion=completing.databases),
+    ] = None,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
     output: OutputFormat = Format.TABLE,
@@ -42,7 +51,10 @@ def tables(
 
 
 def views(
-    database: Annotated[str | None, typer.Argument(metavar="DB", help="Only the views of this database.")] = None,
+    database: Annotated[
+        str | None,
+        typer.Argument(metavar="DB", help="Only the views of this database.", autocompletion=completing.databases),
+    ] = None,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
     output: OutputFormat = Format.TABLE,
@@ -53,8 +65,14 @@ def views(
 
 
 def rename(
-    name: Annotated[str, typer.Argument(metavar="DB.NAME", help="A table or a view, with its database.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="DB.NAME", help="A table or a view, with its database.", autocompletion=completing.names
+        ),
+    ],
     new_name: Annotated[str, typer.Argument(metavar="NEW", help="The new name, in the same database.")],
+    output: OutputFormat = Format.TABLE,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
@@ -71,7 +89,7 @@ def rename(
             store.rename_view(name, new)
         else:
             store.rename_table(name, new)
-    note(f"{name} is now {new}")
+    done(output, f"{name} is now {new}", name=new, renamed_from=name)
 
 
 def create(  # noqa: PLR0913  # a command's options are its arguments
@@ -94,6 +112,7 @@ def create(  # noqa: PLR0913  # a command's options are its arguments
     comment: Annotated[str | None, typer.Option("--comment", help="Free text.")] = None,
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="No error if it exists already.")] = False,
     defaults: Defaults = None,
+    output: OutputFormat = Format.TABLE,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
@@ -116,7 +135,7 @@ def create(  # noqa: PLR0913  # a command's options are its arguments
         if schema is None:
             store.create_database(name, if_not_exists=if_not_exists)
         else:
-            table = store.create_table(
+            table = store.create_any_table(
                 name,
                 schema,
                 primary_key=names_of(key),
@@ -127,7 +146,7 @@ def create(  # noqa: PLR0913  # a command's options are its arguments
             )
             where = _log_of(table)
     # the store does not return whether it existed before
-    note((f"{name} exists" if if_not_exists else f"created {name}") + where)
+    done(output, (f"{name} exists" if if_not_exists else f"created {name}") + where, name=name)
 
 
 def _log_of(table: Table | KafkaTable) -> str:
@@ -150,6 +169,7 @@ def register(
     name: Annotated[
         str | None, typer.Option("--name", metavar="TABLE", help="Another name than the folder's, for one table.")
     ] = None,
+    output: OutputFormat = Format.TABLE,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
@@ -163,7 +183,8 @@ def register(
         if table.error is not None:
             complain(table.error, table.location)
             continue
-        note(f"{'registered' if table.created else 'there already:'} {table.name} at version {table.version}")
+        text = f"{'registered' if table.created else 'there already:'} {table.name} at version {table.version}"
+        done(output, text, name=table.name, version=table.version, registered=table.created)
         for text in table.notes:
             note(f"{table.name}: {text}")
     if any(table.error is not None for table in found):
@@ -171,10 +192,16 @@ def register(
 
 
 def drop(
-    name: Annotated[str, typer.Argument(metavar="DB[.NAME]", help="A database, or a table or view of one.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="DB[.NAME]", help="A database, or a table or view of one.", autocompletion=completing.names
+        ),
+    ],
     yes: Yes = False,
     cascade: Annotated[bool, typer.Option("--cascade", help="Also drop the tables of a database.")] = False,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="No error if it does not exist.")] = False,
+    output: OutputFormat = Format.TABLE,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
@@ -188,7 +215,7 @@ def drop(
             store.drop_table(name, if_exists=if_exists)
         else:
             store.drop_database(name, if_exists=if_exists, cascade=cascade)
-    note(f"{name} is gone" if if_exists else f"dropped {name}")
+    done(output, f"{name} is gone" if if_exists else f"dropped {name}", dropped=name)
 
 
 def _is_view(store: Store, name: str) -> bool:
@@ -199,11 +226,6 @@ def _is_view(store: Store, name: str) -> bool:
     return True
 
 
-def names_of(text: str | None) -> list[str]:
-    """Splits names at commas."""
-    return [name.strip() for name in text.split(",") if name.strip()] if text else []
-
-
 def _print_qualified(databases: list[str], listed: Callable[[str], list[str]], output: Format) -> None:
     """Prints what a list of each database has, with the database's name."""
     _print_names([f"{database}.{name}" for database in databases for name in listed(database)], output)
@@ -211,6 +233,6 @@ def _print_qualified(databases: list[str], listed: Callable[[str], list[str]], o
 
 def _print_names(names: list[str], output: Format) -> None:
     if output is Format.JSON:
-        print_json(names)
+        print_json(*({"name": name} for name in names))
     else:
         print_lines(names)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +13,7 @@ from filestore.errors import TableStoreError
 from filestore.process_log import LogFormat
 from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, LogFormatOption, Token
 from tablestore.cli.opening import open_catalog, storage_settings
+from tablestore.cli.output import timed
 from tablestore.cli.report import Report, report_to
 from tablestore.cli.signals import ending
 
@@ -120,6 +121,7 @@ def compactor(  # noqa: PLR0913  # what can be chosen are its arguments
         # On a signal the work on the current table is finished. Whoever finds it ready by its metrics may send one.
         with (
             ending(worker.stopping, (signal.SIGTERM, signal.SIGINT)),
+            nullcontext() if once else timed(system_ambient().now_ms),
             _serving(metrics, metrics_port, metrics_host, report),
         ):
             if once:

@@ -31,7 +31,7 @@ def describe(
     from tablestore import Table  # loads Arrow, which --help does not need
 
     with open_store(catalog, token) as store:
-        table = store.table(name)
+        table = store.any_table(name)
         detail = table.detail()
         if isinstance(table, Table):
             detail |= _log(table)
@@ -57,7 +57,7 @@ def snapshots(
     with open_table(name, catalog, token) as table:
         history = table.snapshots(limit)
     if output is Format.JSON:
-        print_json([_as_dict(s) for s in history])
+        print_json(*(_as_dict(s) for s in history))
         return
     print_table(
         ["version", "committed (UTC)", "operation", "written", "deleted", "log offsets"],

@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tablestore.following.follow import Following
+    from tablestore.following.starting import ScanFrom
     from tablestore.kafka_table import KafkaTable
     from tablestore.table import Table
 
@@ -138,7 +139,8 @@ def _changes(
         if state is not None:
             raise typer.BadParameter("a managed table stores a reader's progress: --consumer", param_hint="--state")
         stop = stopped if until is None else until
-        return table.follow(None if scan is None else str(scan), timestamp=timestamp, stop=stop, **asked)
+        begin = cast("ScanFrom | None", None if scan is None else str(scan))
+        return table.follow(begin, timestamp=timestamp, stop=stop, **asked)
     for name, default in _NO_VERSIONS.items():
         if {**asked, "until": until}[name] != default:
             option = f"--{name.replace('_', '-')}"

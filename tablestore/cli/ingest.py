@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Defaults, Token
-from tablestore.cli.catalog import names_of
+from filestore.ambient import system_ambient
+from tablestore.cli import completing
+from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Defaults, Format, OutputFormat, Token
 from tablestore.cli.follow import interruptible
 from tablestore.cli.opening import open_store
-from tablestore.cli.output import note
-from tablestore.cli.settings import defaults_of, options_of
+from tablestore.cli.output import done, note, timed
+from tablestore.cli.progress import observed
+from tablestore.cli.settings import defaults_of, names_of, options_of
 
 if TYPE_CHECKING:
     from tablestore.ingesting.ingestion import Taken
@@ -21,7 +23,12 @@ __all__ = ["ingest"]
 
 def ingest(  # noqa: PLR0913  # a command's options are its arguments
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="A topic that Debezium writes as JSON.")],
-    into: Annotated[str, typer.Option("--into", metavar="DB.TABLE", help="The table; it is created if needed.")],
+    into: Annotated[
+        str,
+        typer.Option(
+            "--into", metavar="DB.TABLE", help="The table; it is created if needed.", autocompletion=completing.tables
+        ),
+    ],
     servers: Annotated[
         str, typer.Option("--servers", "-s", metavar="HOST:PORT,…", help="Kafka's brokers.", envvar="TABLESTORE_KAFKA")
     ],
@@ -52,6 +59,7 @@ def ingest(  # noqa: PLR0913  # a command's options are its arguments
         ),
     ] = None,
     defaults: Defaults = None,
+    output: OutputFormat = Format.TABLE,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
@@ -75,13 +83,14 @@ def ingest(  # noqa: PLR0913  # a command's options are its arguments
             source_options=options_of(source or (), "--source"),
         )
         if not follow:
-            _tell(ingestion.copy())
+            _report(output, into, ingestion.copy(observe=observed))
             return
-        with interruptible() as stopped:
+        with interruptible() as stopped, timed(system_ambient().now_ms):
             note(f"writing {topic} into {into}; Ctrl-C stops it")
             for taken in ingestion.follow(stopped):
-                _tell(taken)
+                _report(output, into, taken)
 
 
-def _tell(taken: Taken) -> None:
-    note(f"{taken.rows:,} changes" + ("" if taken.version is None else f", version {taken.version}"))
+def _report(output: Format, name: str, taken: Taken) -> None:
+    text = f"{taken.rows:,} changes" + ("" if taken.version is None else f", version {taken.version}")
+    done(output, text, table=name, changes=taken.rows, version=taken.version)

@@ -9,7 +9,7 @@ import typer
 
 from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Format, OutputFormat, TableName, Token, Yes, moment
 from tablestore.cli.opening import open_table
-from tablestore.cli.output import confirm, note, print_json, print_lines, print_table
+from tablestore.cli.output import confirm, done, note, print_json, print_lines, print_table
 from tablestore.cli.questions import about_expiry, about_orphans, about_rollback
 
 __all__ = ["consumers", "expire", "maintain", "orphans", "rollback", "tag", "tags"]
@@ -29,17 +29,18 @@ def tags(
     rows = [(t.name, t.version, _time(t.timestamp_ms), _time(t.created_ms), t.automatic) for t in found]
     titles = ["tag", "version", "committed", "created", "automatic"]
     if output is Format.JSON:
-        print_json([dict(zip(titles, row, strict=True)) for row in rows])
+        print_json(*(dict(zip(titles, row, strict=True)) for row in rows))
     else:
         print_table(titles, rows, right=["version"])
 
 
-def tag(  # a command's options are its arguments
+def tag(  # noqa: PLR0913  # a command's options are its arguments
     name: TableName,
     tag_name: Annotated[str, typer.Argument(metavar="TAG", help="The tag's name.")],
     version: _Version = None,
     timestamp: _Timestamp = None,
     delete: Annotated[bool, typer.Option("--delete", "-d", help="Remove the tag instead.")] = False,
+    output: OutputFormat = Format.TABLE,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
@@ -49,18 +50,19 @@ def tag(  # a command's options are its arguments
     with open_table(name, catalog, token) as table:
         if delete:
             table.delete_tag(tag_name)
-            note(f"deleted {tag_name}")
+            done(output, f"deleted {tag_name}", table=name, deleted=tag_name)
         else:
             made = table.create_tag(tag_name, version, timestamp=timestamp)
-            note(f"{tag_name} is version {made.version}")
+            done(output, f"{tag_name} is version {made.version}", table=name, tag=tag_name, version=made.version)
 
 
-def rollback(  # a command's options are its arguments
+def rollback(  # noqa: PLR0913  # a command's options are its arguments
     name: TableName,
     version: _Version = None,
     timestamp: _Timestamp = None,
     tag: Annotated[str | None, typer.Option("--tag", "-t", help="The version with this tag.")] = None,
     yes: Yes = False,
+    output: OutputFormat = Format.TABLE,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
@@ -76,7 +78,8 @@ def rollback(  # a command's options are its arguments
         if not yes:
             confirm(about_rollback(name, table, wanted))
         snapshot = table.rollback(wanted)
-    note(f"version {snapshot.version} has the rows of that version again")
+    text = f"version {snapshot.version} has the rows of that version again"
+    done(output, text, table=name, version=snapshot.version, rows_of_version=wanted)
 
 
 def expire(
@@ -91,16 +94,14 @@ def expire(
     with open_table(name, catalog, token) as table:
         if not (yes or dry_run) and (planned := table.expire(dry_run=True)).anything:
             confirm(about_expiry(name, table, planned))
-        done = table.expire(dry_run=dry_run)
-    if output is Format.JSON:
-        names = ("first", "versions", "files", "bytes", "log_entries")
-        print_json({field: getattr(done, field) for field in names})
-        return
+        expiry = table.expire(dry_run=dry_run)
     would = "would expire" if dry_run else "expired"
-    note(
-        f"{done.versions} versions {would}, with {len(done.files)} files ({done.bytes:,} bytes) and "
-        f"{done.log_entries} log entries; kept from version {done.first} on"
+    text = (
+        f"{expiry.versions} versions {would}, with {len(expiry.files)} files ({expiry.bytes:,} bytes) and "
+        f"{expiry.log_entries} log entries; kept from version {expiry.first} on"
     )
+    names = ("first", "versions", "files", "bytes", "log_entries")
+    done(output, text, **{field: getattr(expiry, field) for field in names})
 
 
 def consumers(
@@ -114,7 +115,7 @@ def consumers(
     with open_table(name, catalog, token) as table:
         if forget is not None:
             table.delete_consumer(forget)
-            note(f"forgot {forget}")
+            done(output, f"forgot {forget}", table=name, forgot=forget)
             return
         listed, lags = table.consumers(), table.consumer_lags()
     found = [
@@ -124,7 +125,7 @@ def consumers(
     ]
     titles = ["consumer", "version", "last seen", "versions behind", "records behind"]
     if output is Format.JSON:
-        print_json([dict(zip(titles, row, strict=True)) for row in found])
+        print_json(*(dict(zip(titles, row, strict=True)) for row in found))
     else:
         print_table(titles, found, right=["version", "versions behind", "records behind"])
 
@@ -158,17 +159,23 @@ def orphans(  # noqa: PLR0913  # a command's options are its arguments
                 confirm(about_orphans(found))
             found = remove_orphans(table.filestore, found)
     if output is Format.JSON:
-        print_json([{"path": o.path, "kind": o.kind, "bytes": o.size, "modified": _time(o.modified_ms)} for o in found])
+        print_json(
+            *({"path": o.path, "kind": o.kind, "bytes": o.size, "modified": _time(o.modified_ms)} for o in found)
+        )
     note(f"{'removed' if remove else 'found'} {len(found)} files, {sum(o.size for o in found):,} bytes")
 
 
-def maintain(name: TableName, catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None) -> None:
+def maintain(
+    name: TableName, catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None, output: OutputFormat = Format.TABLE
+) -> None:
     """Do what is due: create the automatic tag, and expire old versions. For cron."""
     with open_table(name, catalog, token) as table:
-        done = table.maintain()
-    if done.tag is not None:
-        note(f"tag {done.tag.name} is version {done.tag.version}")
-    note(f"{done.expiry.versions} versions expired, with {len(done.expiry.files)} files")
+        care = table.maintain()
+    text = f"{care.expiry.versions} versions expired, with {len(care.expiry.files)} files"
+    tagged = None if care.tag is None else care.tag.name
+    if care.tag is not None:
+        text = f"tag {tagged} is version {care.tag.version}\n{text}"
+    done(output, text, table=name, tag=tagged, versions=care.expiry.versions, files=len(care.expiry.files))
 
 
 def _time(ms: int) -> str:

@@ -114,11 +114,11 @@ def _require_there(catalog: str) -> None:
 def open_table(name: str, catalog: str, token: str | None) -> Iterator[Table]:
     """Opens a managed table, and closes its connection afterwards."""
     with open_store(catalog, token) as store:
-        yield store.managed_table(name)
+        yield store.table(name)
 
 
 @contextmanager
 def open_any_table(name: str, catalog: str, token: str | None) -> Iterator[Table | KafkaTable]:
     """Opens a managed table, or a table that is a Kafka topic."""
     with open_store(catalog, token) as store:
-        yield store.table(name)
+        yield store.any_table(name)

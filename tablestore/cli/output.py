@@ -7,8 +7,10 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import UTC, datetime
+from typing import Any, Protocol
 
 import typer
 from rich.console import Console
@@ -16,11 +18,40 @@ from rich.table import Table
 from rich.text import Text
 
 from filestore.errors import TableStoreError
+from tablestore.cli.arguments import Format
 
-__all__ = ["complain", "confirm", "note", "print_json", "print_lines", "print_table"]
+__all__ = ["complain", "confirm", "done", "note", "print_json", "print_lines", "print_table", "show_with", "timed"]
 
 _PIPE_WIDTH = 10_000
 _SWITCHED_ON = re.compile(r"\b([a-z_]+)\s?=\s?true\b", re.IGNORECASE)
+
+
+class Status(Protocol):
+    """A line on the terminal that changes, and must not be in the midst of others."""
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Takes the line away, and shows it no more until the block ends."""
+
+
+_status: Status | None = None
+_clock: Callable[[], int] | None = None
+
+
+def show_with(status: Status | None) -> None:
+    """Sets the line that whatever is printed takes away first."""
+    global _status  # a process has one terminal
+    _status = status
+
+
+@contextmanager
+def timed(now_ms: Callable[[], int]) -> Iterator[None]:
+    """Begins each line of standard error with the time, in UTC: for commands that go on until they are stopped."""
+    global _clock  # a process has one standard error
+    _clock = now_ms
+    try:
+        yield
+    finally:
+        _clock = None
 
 
 def complain(error: TableStoreError, of: str = "", options: Mapping[str, str] | None = None) -> None:
@@ -35,24 +66,39 @@ def complain(error: TableStoreError, of: str = "", options: Mapping[str, str] | 
     known = options or {}
     message = _SWITCHED_ON.sub(lambda found: known.get(found[1], found[0]), " ".join(error.message.split()))
     where = f"{of}: " if of else ""
-    _errors().print(Text(f"{where}error[{error.code}]: {message}", style="red"))
+    with _alone():
+        _errors().print(Text(f"{_time()}{where}error[{error.code}]: {message}", style="red"))
 
 
 def note(text: str) -> None:
     """Prints a remark about the result."""
-    _errors().print(Text(text, style="dim"))
+    with _alone():
+        _errors().print(Text(f"{_time()}{text}", style="dim"))
 
 
-def confirm(question: str) -> None:
+def _time() -> str:
+    if _clock is None:
+        return ""
+    return f"{datetime.fromtimestamp(_clock() // 1000, UTC):%Y-%m-%dT%H:%M:%SZ} "
+
+
+def confirm(question: str, *, only_at_a_terminal: bool = False) -> None:
     """Continues if the user says yes; otherwise the command ends with exit code 1 and has changed nothing.
 
     It asks only at a terminal: the standard input of a script is there for other things than answers.
+
+    Args:
+        question: The question.
+        only_at_a_terminal: Nothing would be lost, so it goes on where nobody can be asked.
     """
     if not _at_a_terminal():
+        if only_at_a_terminal:
+            return
         note(f"{question} There is no terminal at which to ask, so nothing was changed: --yes continues without asking")
         raise typer.Exit(1)
     try:
-        agreed = typer.confirm(question, err=True)
+        with _alone():
+            agreed = typer.confirm(question, err=True)
     except typer.Abort:
         note("there was no answer, so nothing was changed: --yes continues without asking")
         raise typer.Exit(1) from None
@@ -68,16 +114,26 @@ def print_lines(lines: Iterable[str]) -> None:
     of programs that SIGPIPE ends. The signal itself stays off: it would also end a process whose server hangs up.
     """
     try:
-        sys.stdout.write("".join(f"{line}\n" for line in lines))
-        sys.stdout.flush()
+        text = "".join(f"{line}\n" for line in lines)
+        with _alone():
+            sys.stdout.write(text)
+            sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
         raise SystemExit(128 + signal.SIGPIPE) from None
 
 
-def print_json(value: Any) -> None:
-    """Prints JSON; values that JSON does not support, such as times, become texts."""
-    print_lines([json.dumps(value, indent=2, default=str, ensure_ascii=False)])
+def print_json(*objects: Mapping[str, Any]) -> None:
+    """Prints objects as JSON, each on a line; values that JSON does not support, such as times, become texts."""
+    print_lines(json.dumps(value, default=str, ensure_ascii=False) for value in objects)
+
+
+def done(output: Format, text: str, **result: Any) -> None:
+    """Says what a command has done: a sentence for people, or an object for programs."""
+    if output is Format.JSON:
+        print_json(result)
+    else:
+        note(text)
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> None:
@@ -98,6 +154,10 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]], *, righ
     with console.capture() as captured:
         console.print(table)
     print_lines(line.rstrip() for line in captured.get().splitlines())
+
+
+def _alone() -> AbstractContextManager[None]:
+    return nullcontext() if _status is None else _status.paused()
 
 
 def _at_a_terminal() -> bool:

@@ -8,7 +8,7 @@ import typer
 
 from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Format, OutputFormat, TableName, Token, Yes
 from tablestore.cli.opening import open_table
-from tablestore.cli.output import confirm, note, print_json, print_table
+from tablestore.cli.output import confirm, done, print_json, print_table
 from tablestore.cli.questions import about_partitions
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def list_partitions(
     with open_table(name, catalog, token) as table:
         found = table.system("partitions").to_arrow().to_pylist(maps_as_pydicts="strict")
     if output is Format.JSON:
-        print_json(found)
+        print_json(*found)
         return
     print_table(
         ["partition", "rows", "pending", "files", "bytes", "last update (UTC)", "expires (UTC)"],
@@ -53,6 +53,7 @@ def drop(
     name: TableName,
     partitions: _Specs,
     yes: Yes = False,
+    output: OutputFormat = Format.TABLE,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
@@ -67,18 +68,21 @@ def drop(
         specs = [parse_spec(text) for text in partitions]
         if not yes:
             confirm(about_partitions(name, table, partitions, partition_set(specs, table.definition)))
-        _report(name, table.drop_partitions(specs), "there were no rows")
+        _report(output, name, table.drop_partitions(specs), "there were no rows")
 
 
-def expire(name: TableName, catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None) -> None:
+def expire(
+    name: TableName, catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None, output: OutputFormat = Format.TABLE
+) -> None:
     """Drop the partitions that are older than the table's partition.expiration-time."""
     with open_table(name, catalog, token) as table:
-        _report(name, table.expire_partitions(), "no partition has expired")
+        _report(output, name, table.expire_partitions(), "no partition has expired")
 
 
-def _report(name: str, snapshot: Snapshot | None, nothing: str) -> None:
+def _report(output: Format, name: str, snapshot: Snapshot | None, nothing: str) -> None:
     if snapshot is None:
-        note(f"{name}: {nothing}")
+        done(output, f"{name}: {nothing}", table=name, version=None, rows_removed=0, files_removed=0)
         return
-    metrics = snapshot.metrics
-    note(f"version {snapshot.version}: {metrics['rows_removed']:,} rows in {metrics['files_removed']:,} files dropped")
+    rows, files = snapshot.metrics["rows_removed"], snapshot.metrics["files_removed"]
+    text = f"version {snapshot.version}: {rows:,} rows in {files:,} files dropped"
+    done(output, text, table=name, version=snapshot.version, rows_removed=rows, files_removed=files)

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from filestore.errors import InvalidRequest, TableStoreError
+from tablestore.cli.layout import Expanded
 from tablestore.cli.output import complain, note, print_lines, print_table
 
 if TYPE_CHECKING:
+    from tablestore.cli.results import Display
     from tablestore.shell.completion import Names
     from tablestore.shell.listing import Listing
     from tablestore.shell.session import Session
@@ -27,10 +29,17 @@ _HELP = (
     "\\d          lists tables and views of the current database, or of all",
     "\\d NAME     describes a table or a view",
     "\\dn         lists databases",
+    "\\x [WHEN]   prints each value on a line of its own: on, off, or auto, if rows are too wide for the screen",
     "\\timing     prints how long statements take, or stops that",
+    "\\restart    ends Spark, with its settings and temporary views; it starts again when it is needed",
     "\\q          ends, as Ctrl-D does",
     "A statement ends with a semicolon. Ctrl-C cancels what is typed, or the statement that runs.",
 )
+_DISPLAYS = {
+    Expanded.OFF: "rows are printed as a table",
+    Expanded.ON: "each value is printed on a line of its own",
+    Expanded.AUTO: "each value is printed on a line of its own if rows are too wide for the screen",
+}
 _LONGEST_HISTORY = 10_000
 
 
@@ -42,14 +51,22 @@ class Conversation:
         read: Asks for a line.
         show: Runs a statement and prints its result.
         interactive: Whether a person reads the prompts; else the first error ends the conversation.
+        display: How results are printed, which commands change.
+
+    Attributes:
+        typed: The lines of the statement that is not complete yet.
     """
 
-    def __init__(self, session: Session, read: Read, show: Callable[[str], None], *, interactive: bool) -> None:
+    def __init__(
+        self, session: Session, read: Read, show: Callable[[str], None], *, interactive: bool, display: Display
+    ) -> None:
         self._session = session
         self._read = read
         self._show = show
         self._interactive = interactive
+        self._display = display
         self._timing = False
+        self.typed = ""
 
     def run(self) -> bool:
         """Talks until the user ends it. Returns whether nothing failed that ended it.
@@ -59,29 +76,28 @@ class Conversation:
         """
         if self._interactive:
             note("\\? lists commands; a statement ends with a semicolon")
-        typed = ""
         while True:
             try:
-                line = self._read(self._prompt(bool(typed)))
+                line = self._read(self._prompt(bool(self.typed)))
             except EOFError:
-                return self._end(typed)
+                return self._end(self.typed)
             except KeyboardInterrupt:
                 if not self._interactive:
                     raise
-                typed = ""
+                self.typed = ""
                 note("")
                 continue
             command = line.strip()
-            if not typed and command.startswith("\\"):
+            if not self.typed and command.startswith("\\"):
                 if command == "\\q":
                     return True
                 if not self._tried(lambda command=command: self._command(command)):  # type: ignore[misc]
                     return False
                 continue
-            left = self._take(f"{typed}{line}\n")
+            left = self._take(f"{self.typed}{line}\n")
             if left is None:
                 return False
-            typed = left
+            self.typed = left
 
     def _prompt(self, continued: bool) -> str:
         if not self._interactive:
@@ -132,7 +148,16 @@ class Conversation:
             note("the statement was cancelled")
             if not self._interactive:
                 raise
+            self._end_left_tasks()
         return True
+
+    def _end_left_tasks(self) -> None:
+        try:
+            self._session.end_left_tasks()
+        except TableStoreError as error:
+            complain(error)
+        except KeyboardInterrupt:
+            note("the tasks of the statement may still run")
 
     def _command(self, command: str) -> None:
         from tablestore.shell.listing import columns_of, relations
@@ -147,6 +172,11 @@ class Conversation:
                 _print(relations(self._session.store, self._session.database))
             case ["\\d", name]:
                 _print(columns_of(self._session.store, self._qualified(name)))
+            case ["\\restart"]:
+                self._session.restart()
+            case ["\\x", *when] if when in ([], ["on"], ["off"], ["auto"]):
+                self._display.expanded = Expanded(when[0]) if when else self._display.expanded.toggled
+                note(_DISPLAYS[self._display.expanded])
             case ["\\timing"]:
                 self._timing = not self._timing
                 note("statements are timed" if self._timing else "statements are not timed")
@@ -180,8 +210,13 @@ def piped() -> Iterator[Read]:
 
 
 @contextmanager
-def terminal(session: Session) -> Iterator[Read]:
-    """Reads lines with Python's readline: with history, which is kept in a file of the user, and completion by Tab."""
+def terminal(session: Session, typed: Callable[[], str]) -> Iterator[Read]:
+    """Reads lines with Python's readline: with history, which is kept in a file of the user, and completion by Tab.
+
+    Args:
+        session: Has the catalog.
+        typed: Returns the earlier lines of the statement, whose tables have columns to complete.
+    """
     try:
         import readline
     except ImportError:  # Python was built without it
@@ -197,7 +232,7 @@ def terminal(session: Session) -> Iterator[Read]:
         readline.clear_history()  # there is none yet, or it cannot be read
     readline.set_history_length(_LONGEST_HISTORY)
     readline.set_completer_delims(DELIMITERS)
-    readline.set_completer(completer(session, readline.get_line_buffer))
+    readline.set_completer(completer(session, lambda: f"{typed()}{readline.get_line_buffer()}"))
     libedit = "libedit" in (readline.__doc__ or "")  # what macOS has instead, with other words
     readline.parse_and_bind("bind ^I rl_complete" if libedit else "tab: complete")
     readline.set_auto_history(False)
@@ -231,7 +266,7 @@ def completer(session: Session, line: Callable[[], str]) -> Callable[[str, int],
 
     Args:
         session: Has the catalog.
-        line: Returns the line that is typed.
+        line: Returns the statement as far as it is typed.
     """
     from tablestore.shell.completion import completions
 

@@ -51,8 +51,7 @@ def about_rollback(name: str, table: Table, version: int) -> str:
 def about_partitions(name: str, table: Table, specs: Sequence[str], chosen: PartitionSet) -> str:
     """Asks about a drop of partitions."""
     state = table.filestore.state()
-    files = [file for file in state.files.values() if file.slot.partition in chosen]
-    pending = [run for runs in state.pending().values() for run in runs if run.slot.partition in chosen]
+    files, pending = list(state.files.within(chosen)), list(state.pending.within(chosen))
     return f"Drop {' and '.join(specs)} of {name}, with {_of_files(files, pending)}?"
 
 
@@ -71,7 +70,7 @@ def _about_relation(store: Store, name: str) -> str:
     if relation in store.list_views(database):
         return f"Drop the view {name}? The tables that it reads stay."
     try:
-        table = store.table(name)
+        table = store.any_table(name)
         if not isinstance(table, Table):
             return f"Drop the table {name}? Its topic stays."
         state, versions = table.filestore.state(), len(table.filestore.delta_log.versions())
@@ -101,7 +100,7 @@ def _contents_of(store: Store, names: Sequence[str]) -> str:
     states, unknown = [], 0
     for name in names:
         try:
-            table = store.table(name)
+            table = store.any_table(name)
             states += [table.filestore.state()] if isinstance(table, Table) else []
         except TableStoreError:
             unknown += 1
@@ -109,8 +108,8 @@ def _contents_of(store: Store, names: Sequence[str]) -> str:
 
 
 def _contents(states: Sequence[TableState]) -> str:
-    files = [file for state in states for file in state.files.values()]
-    return _of_files(files, [run for state in states for runs in state.pending().values() for run in runs])
+    files = [file for state in states for file in state.files]
+    return _of_files(files, [run for state in states for run in state.pending])
 
 
 def _of_files(files: Collection[DataFile], pending: Collection[PendingRun]) -> str:

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from filestore.ambient import system_ambient
 from filestore.errors import InvalidRequest, Unavailable
-from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Token
+from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Format, OutputFormat, Token
 from tablestore.cli.opening import open_store, spark_settings
-from tablestore.cli.output import complain, note
+from tablestore.cli.output import complain, done, note, timed
+from tablestore.cli.progress import doing
 from tablestore.cli.signals import ending
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["refresh"]
 
 
-def refresh(
+def refresh(  # noqa: PLR0913  # a command's options are its arguments
     name: Annotated[
         str | None, typer.Argument(metavar="[TABLE]", help="The view's name: database.table.", show_default=False)
     ] = None,
@@ -36,6 +38,7 @@ def refresh(
         float, typer.Option("--every", metavar="SECONDS", min=0.01, help="With --follow: the pause between refreshes.")
     ] = 1.0,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Compute all rows of this view again.")] = False,
+    output: OutputFormat = Format.TABLE,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
@@ -52,9 +55,10 @@ def refresh(
         raise InvalidRequest("--rebuild takes one view, once: leave --all and --follow out", code="bad-arguments")
     stopped = threading.Event()
     with open_store(catalog, token) as store, ExitStack() as stack:
-        opened = _Views(store, stack, catalog, token)
+        opened = _Views(store, stack, catalog, token, output)
         if follow:
             stack.enter_context(ending(stopped, (signal.SIGTERM, signal.SIGINT)))
+            stack.enter_context(timed(system_ambient().now_ms))
             note(f"refreshing {name or 'all views'}; Ctrl-C stops it")
         if name is not None:
             _refresh_one(opened, name, rebuild, stopped if follow else None, every)
@@ -67,7 +71,8 @@ def refresh(
 class _Views:
     """Opens views; the first one that needs Spark starts it, and the end of the command stops it."""
 
-    def __init__(self, store: Store, stack: ExitStack, catalog: str, token: str | None) -> None:
+    def __init__(self, store: Store, stack: ExitStack, catalog: str, token: str | None, output: Format) -> None:
+        self.output = output
         self._store, self._stack, self._catalog, self._token = store, stack, catalog, token
         self._lake: SparkStore | None = None
 
@@ -112,28 +117,30 @@ def _refresh_one(opened: _Views, name: str, rebuild: bool, stopped: threading.Ev
     views = [opened.open(one) for one in opened.named(name)]
     if stopped is None:
         for view in views:
+            doing(f"view {view.table.identifier}")
             is_named = view is views[-1]  # the last one, which reads the others
-            done = view.rebuild() if rebuild and is_named else view.refresh()
-            if done is not None:
-                _report(view, done)
+            found = view.rebuild() if rebuild and is_named else view.refresh()
+            if found is not None:
+                _report(opened.output, view, found)
             elif is_named:
-                note(f"{name} is up to date")
+                done(opened.output, f"{name} is up to date", view=name, version=None)
         return
     last = False
     while not last:
         last = stopped.wait(every)  # what was committed before is still added
         for view in views:
-            for done in view.follow(lambda: True):
-                _report(view, done)
+            for found in view.follow(lambda: True):
+                _report(opened.output, view, found)
 
 
 def _refresh_all_once(opened: _Views) -> None:
     failed = False
-    for outcome in _upkeep(opened).round():
-        _report_outcome(outcome)
+    for number, outcome in enumerate(_upkeep(opened).round(), 1):
+        doing(f"{number} {'view' if number == 1 else 'views'} refreshed")
+        _report_outcome(opened.output, outcome)
         failed |= outcome.error is not None
         if outcome.error is None and outcome.result is None:
-            note(f"{outcome.name} is up to date")
+            done(opened.output, f"{outcome.name} is up to date", view=outcome.name, version=None)
     if failed:
         raise typer.Exit(1)
 
@@ -145,24 +152,25 @@ def _refresh_all(opened: _Views, stopped: threading.Event, every: float) -> None
         for outcome in upkeep.round():
             if outcome.error is not None and outcome.error.code == "spark-stopped":
                 raise outcome.error  # its session does not come back in this process, so whoever restarts it helps
-            _report_outcome(outcome)
+            _report_outcome(opened.output, outcome)
 
 
 def _upkeep(opened: _Views) -> Upkeep:
-    from filestore.ambient import system_ambient
     from tablestore.views.upkeep import Upkeep
 
     return Upkeep(partial(opened.named, None), opened.open, system_ambient().monotonic_s)
 
 
-def _report_outcome(outcome: RefreshOutcome) -> None:
+def _report_outcome(output: Format, outcome: RefreshOutcome) -> None:
     if outcome.error is not None:
         complain(outcome.error, outcome.name or "")
     elif outcome.view is not None and outcome.result is not None:
-        _report(outcome.view, outcome.result)
+        _report(output, outcome.view, outcome.result)
 
 
-def _report(view: View[Any], done: Any) -> None:
-    versions = ", ".join(f"{table} at version {version}" for table, version in view.read_by(done))
-    how = ", all rows computed again" if done.whole else ""
-    note(f"{view.table.identifier} version {done.version}: {versions}{how}")
+def _report(output: Format, view: View[Any], found: Any) -> None:
+    name, read = view.table.identifier, dict(view.read_by(found))
+    versions = ", ".join(f"{table} at version {version}" for table, version in read.items())
+    how = ", all rows computed again" if found.whole else ""
+    text = f"{name} version {found.version}: {versions}{how}"
+    done(output, text, view=name, version=found.version, read=read, whole=found.whole)

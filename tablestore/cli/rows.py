@@ -14,23 +14,42 @@ from tablestore.cli.arguments import (
     DEFAULT_WAREHOUSE,
     Catalog,
     Columns,
+    Delimiter,
+    Encoding,
     Format,
+    InputFormat,
+    Null,
     OutputFormat,
     TableName,
+    TimestampFormat,
     Token,
     moment,
 )
 from tablestore.cli.opening import open_any_table, open_table
-from tablestore.cli.output import note, print_lines
+from tablestore.cli.output import done, note, print_lines
+from tablestore.cli.progress import doing, observed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from tablestore import Snapshot
+    from tablestore.kafka_table import KafkaScan
+    from tablestore.reading.scan import Scan
 
-__all__ = ["ROWS_SHOWN", "get", "print_rows", "scan", "write"]
+__all__ = ["ROWS_SHOWN", "get", "print_rows", "report", "scan", "write"]
 
 ROWS_SHOWN = 20
+
+_File = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Export the rows to a file, whose name ends with .parquet, .arrow, .csv, .tsv, .json or .ndjson, and text "
+        "also with .gz, .zst or .bz2.",
+    ),
+]
 
 
 def scan(  # noqa: PLR0913  # a command's options are its arguments
@@ -58,15 +77,16 @@ def scan(  # noqa: PLR0913  # a command's options are its arguments
         int | None,
         typer.Option("--limit", "-n", min=0, help=f"Default: {ROWS_SHOWN} as a table, all as JSON."),
     ] = None,
+    file: _File = None,
     output: OutputFormat = Format.TABLE,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
-    """Print a table's rows, of the newest or an earlier version; for a Kafka topic its changes."""
+    """Print a table's rows, of the newest or an earlier version, or export them; for a Kafka topic its changes."""
     from tablestore.cli.text import chosen  # loads Arrow and polars
     from tablestore.table import Table
 
-    if limit is None and output is Format.TABLE:
+    if file is None and limit is None and output is Format.TABLE:
         limit = ROWS_SHOWN
     now = version is None and timestamp is None and tag is None and not fresh
     with (open_any_table if now else open_table)(name, catalog, token) as table:
@@ -75,41 +95,53 @@ def scan(  # noqa: PLR0913  # a command's options are its arguments
             if timestamp is not None and version is None and tag is None:
                 version, timestamp = table.version_at(timestamp), None
                 note(f"version {version} was the newest at that time")
-            batches = table.scan(wanted, where, version, fresh, timestamp=timestamp, tag=tag).to_batches()
+            found: Scan | KafkaScan = table.scan(wanted, where, version, fresh, timestamp=timestamp, tag=tag)
         else:
-            batches = table.scan(wanted, where).to_batches()
-        more = print_rows(batches, output, limit)
+            found = table.scan(wanted, where)
+        if file is not None:
+            _export(found, file, limit, output)
+            return
+        more = print_rows(found.to_batches(), output, limit)
     if more and limit:
         note(f"these are the first {limit} rows; --limit prints more")
 
 
+def _export(found: Scan | KafkaScan, file: Path, limit: int | None, output: Format) -> None:
+    from filestore.ambient import system_ambient
+    from tablestore.cli.export import export  # loads Arrow and polars
+
+    batches = found.to_batches() if limit is None else _first(found.to_batches(), limit)
+    written = export(batches, found.schema, file, system_ambient())
+    text = f"{file}: {written:,} {'row' if written == 1 else 'rows'}"
+    done(output, text, file=str(file), rows=written)
+
+
+def _first(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch.slice(0, rows)
+        rows -= batch.num_rows
+        if rows <= 0:
+            return
+
+
 def print_rows(batches: Iterable[pa.RecordBatch], output: Format, limit: int | None) -> bool:
     """Prints at most that number of rows; returns whether there are more."""
+    import pyarrow as pa  # as those below, which load polars, too
+
+    from filestore.sorting.runs import gathered
     from tablestore.cli.text import Aligned, json_lines
 
     aligned, left = Aligned(), limit
-    for batch in _gathered(batches, ROWS_SHOWN):
-        part = batch if left is None else batch.slice(0, left)
-        print_lines(json_lines(part) if output is Format.JSON else aligned.lines(part))
+    parts = (pa.Table.from_batches([batch]) for batch in batches)
+    for group in gathered(parts, rows=ROWS_SHOWN + 1):  # so many rows are aligned with each other
+        rows = pa.concat_tables(group)
+        shown = rows if left is None else rows.slice(0, left)
+        print_lines(json_lines(shown) if output is Format.JSON else aligned.lines(shown))
         if left is not None:
-            if batch.num_rows > left:
+            if rows.num_rows > left:
                 return True
-            left -= batch.num_rows
+            left -= rows.num_rows
     return False
-
-
-def _gathered(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
-    """Joins small batches, so that the rows of a screen are aligned with each other."""
-    import pyarrow as pa
-
-    waiting: list[pa.RecordBatch] = []
-    for batch in batches:
-        waiting.append(batch)
-        if sum(b.num_rows for b in waiting) > rows:
-            yield pa.Table.from_batches(waiting)
-            waiting = []
-    if waiting:
-        yield pa.Table.from_batches(waiting)
 
 
 def get(
@@ -150,24 +182,20 @@ def write(  # noqa: PLR0913  # a command's options are its arguments
         Path,
         typer.Argument(
             metavar="FILE",
-            help="Ends with .parquet, .csv, .tsv, .json or .ndjson, and text also with .gz, .zst or .bz2; - is JSON "
-            "from standard input.",
+            help="Ends with .parquet, .csv, .tsv, .json or .ndjson, and text also with .gz, .zst or .bz2; - is "
+            "standard input, whatever it is.",
         ),
     ],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the whole table by the rows.")] = False,
     overwrite_partitions: Annotated[
         bool, typer.Option("--overwrite-partitions", help="Replace the partitions that the rows have.")
     ] = False,
-    delimiter: Annotated[
-        str | None,
-        typer.Option("--delimiter", metavar="CHAR", help="Between the fields of CSV; default: by the first line."),
-    ] = None,
-    null: Annotated[
-        str | None, typer.Option("--null", metavar="TEXT", help="How CSV spells nulls; default: as nothing.")
-    ] = None,
-    encoding: Annotated[
-        str | None, typer.Option("--encoding", help="Of CSV, such as latin-1; default: UTF-8, or by its first bytes.")
-    ] = None,
+    input_format: InputFormat = None,
+    delimiter: Delimiter = None,
+    null: Null = None,
+    encoding: Encoding = None,
+    timestamp_format: TimestampFormat = None,
+    output: OutputFormat = Format.TABLE,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
@@ -178,27 +206,31 @@ def write(  # noqa: PLR0913  # a command's options are its arguments
     """
     if overwrite and overwrite_partitions:
         raise typer.BadParameter("pass only one of them", param_hint="--overwrite, --overwrite-partitions")
-    from tablestore.cli.files import csv_style, read_rows  # loads polars
+    from tablestore.cli.files import bad_files, csv_style_of, row_files  # loads polars
+    from tablestore.table import Table
 
-    style = csv_style(delimiter, null, encoding)
-    if not (overwrite or overwrite_partitions):
-        with open_any_table(name, catalog, token) as table:
-            nothing = table.schema.empty_table()
-            rows = read_rows(file, table.schema, style, empty=nothing)
-            if rows is nothing:
-                note("there are no rows: nothing was written")
-                return
-            written = table.write(rows)
-    else:
-        with open_table(name, catalog, token) as managed:
-            rows = read_rows(file, managed.schema, style)
-            written = managed.write(rows, overwrite="dynamic" if overwrite_partitions else overwrite)
-    if isinstance(written, int):
-        note(f"{written:,} messages")
-    else:
-        _report(written)
+    style = csv_style_of(delimiter, null, encoding, timestamp_format)
+    replaces = overwrite or overwrite_partitions
+    with (
+        bad_files(),
+        row_files([file], style, input_format) as (given,),
+        (open_table if replaces else open_any_table)(name, catalog, token) as table,
+    ):
+        if not replaces and given.kind.is_json and given.is_blank():  # as scan prints no rows
+            done(output, "there are no rows: nothing was written", table=name, version=None)
+            return
+        rows = given.rows(table.schema)
+        doing(f"writing the rows of {given.name}")
+        if isinstance(table, Table):
+            replaced = "dynamic" if overwrite_partitions else overwrite
+            report(output, name, table.write(rows, overwrite=replaced, observe=observed))
+        else:
+            messages = table.write(rows)
+            done(output, f"{messages:,} messages", table=name, messages=messages)
 
 
-def _report(snapshot: Snapshot) -> None:
+def report(output: Format, name: str, snapshot: Snapshot) -> None:
+    """Prints the version that a write has committed, and how many rows it changed."""
     counts = ", ".join(f"{k.replace('_', ' ')}: {v:,}" for k, v in snapshot.metrics.items() if v)
-    note(f"version {snapshot.version}" + (f" ({counts})" if counts else ""))
+    text = f"version {snapshot.version}" + (f" ({counts})" if counts else "")
+    done(output, text, table=name, version=snapshot.version, **snapshot.metrics)

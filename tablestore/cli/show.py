@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from filestore.errors import InvalidRequest
+from tablestore.cli import completing
 from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Columns, Format, OutputFormat, Token
 from tablestore.cli.opening import open_table
 from tablestore.cli.output import note
@@ -26,7 +27,12 @@ _Version = Annotated[int | None, typer.Option("--version", min=0, help="Read tha
 
 
 def show(  # noqa: PLR0913  # a command's options are its arguments
-    name: Annotated[str, typer.Argument(metavar="DB.TABLE$SYSTEM", help="Quote it, since shells replace $.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="DB.TABLE$SYSTEM", help="Quote it, since shells replace $.", autocompletion=completing.tables
+        ),
+    ],
     columns: Columns = None,
     version: _Version = None,
     from_version: Annotated[

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from filestore.errors import Unavailable
-from tablestore.cli.arguments import StorageOptions
-from tablestore.cli.output import note, print_lines
+from tablestore.cli.arguments import Format, OutputFormat, StorageOptions
+from tablestore.cli.output import done, print_json, print_lines
 from tablestore.cli.settings import options_of, storage_options
 
 __all__ = ["archive", "settings"]
@@ -22,13 +22,15 @@ def archive(
         list[str] | None,
         typer.Option("--with", metavar="PACKAGE", help="Another installed package for your tasks; may be repeated."),
     ] = None,
+    output: OutputFormat = Format.TABLE,
 ) -> None:
     """Make an archive of what Spark's executors need, for hosts that lack this package. They need the same Python."""
     # imported here because it reads what is installed, and `--help` should not wait for it
     from tablestore.spark.archive import spark_archive
 
     info = spark_archive(path, packages or ())
-    note(f"{path}: {len(info.packages)} packages and Tablestore {info.version}, for Python {info.python}")
+    text = f"{path}: {len(info.packages)} packages and Tablestore {info.version}, for Python {info.python}"
+    done(output, text, file=str(path), packages=len(info.packages), version=info.version, python=info.python)
 
 
 def settings(
@@ -45,6 +47,7 @@ def settings(
             "--sql", metavar="NAME=URI", help="A warehouse or service as a catalog in SQL, such as lake=warehouse."
         ),
     ] = None,
+    output: OutputFormat = Format.TABLE,
 ) -> None:
     """Print the settings that a Spark program needs for tables, for spark-submit --properties-file. Fetches jars."""
     if find_spec("pyspark") is None:
@@ -63,7 +66,10 @@ def settings(
     reached = storage_options(storage)
     needed = program_settings(packages, reached if s3 or reached else None)
     listed = {**TUNED, **needed, **(in_class_path(needed) if named else {}), **catalog_settings(named)}
-    print_lines([f"{name} {_property(value)}" for name, value in listed.items()])
+    if output is Format.JSON:
+        print_json(listed)
+    else:
+        print_lines([f"{name} {_property(value)}" for name, value in listed.items()])
 
 
 def _property(value: str) -> str:

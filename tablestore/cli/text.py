@@ -11,8 +11,9 @@ import pyarrow as pa
 from filestore.errors import InvalidRequest
 from filestore.model.text import none_named
 from log.json_rows import encode_rows
+from tablestore.cli.settings import names_of
 
-__all__ = ["Aligned", "cells", "chosen", "json_lines", "numbers"]
+__all__ = ["Aligned", "cells", "chosen", "json_lines", "numbers", "titles"]
 
 _GAP = "  "
 _WIDEST = 32
@@ -29,6 +30,11 @@ def cells(rows: pa.Table) -> list[list[str]]:
     return [_text(rows, name).to_list() for name in rows.column_names]
 
 
+def titles(names: Sequence[str]) -> list[str]:
+    """The names of columns as the head of a table has them, in one line."""
+    return [name.replace("\n", "\\n") for name in names]
+
+
 def numbers(rows: pa.Table) -> list[str]:
     """The names of the columns of numbers, which people expect to be aligned right."""
     return [field.name for field in rows.schema if _is_number(field.type)]
@@ -38,11 +44,11 @@ def chosen(available: Sequence[str], columns: str | None) -> list[str]:
     """Splits a text such as ``a,b`` into column names; None means all columns.
 
     Raises:
-        InvalidRequest: ``unknown-column``.
+        InvalidRequest: ``unknown-column``, or as `names_of`.
     """
     if columns is None:
         return list(available)
-    names = [name.strip() for name in columns.split(",") if name.strip()]
+    names = names_of(columns)
     if unknown := [name for name in names if name not in available]:
         raise InvalidRequest(none_named("column", unknown[0], available), code="unknown-column")
     return names
@@ -71,16 +77,17 @@ class Aligned:
         return pl.col(name).str.pad_start(width) if _is_number(kind) else pl.col(name).str.pad_end(width)
 
     def _header(self, schema: pa.Schema) -> str:
-        titles = (
-            f.name.rjust(self._widths[f.name]) if _is_number(f.type) else f.name.ljust(self._widths[f.name])
-            for f in schema
+        widths = [self._widths[f.name] for f in schema]
+        shown = (
+            title.rjust(width) if _is_number(f.type) else title.ljust(width)
+            for title, width, f in zip(titles(schema.names), widths, schema, strict=True)
         )
-        return _GAP.join(titles).rstrip()
+        return _GAP.join(shown).rstrip()
 
 
 def _width(texts: pl.Series) -> int:
     longest = texts.str.len_chars().max()
-    return max(len(texts.name), min(_WIDEST, longest if isinstance(longest, int) else 0))
+    return max(len(titles([texts.name])[0]), min(_WIDEST, longest if isinstance(longest, int) else 0))
 
 
 def _is_number(kind: pa.DataType) -> bool:

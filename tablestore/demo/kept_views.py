@@ -85,7 +85,7 @@ class _Join:
     def expected(self, stage: Stage) -> pl.DataFrame:
         """Joins the tables' newest rows with polars."""
         left, right = (
-            stage.store.managed_table(TABLES[name].identifier).scan().to_polars() for name in ("flights", self.right)
+            stage.store.table(TABLES[name].identifier).scan().to_polars() for name in ("flights", self.right)
         )
         [key] = TABLES[self.right].key
         found = right.select(pl.col(key).alias(self.on), *(pl.col(n).alias(alias) for n, alias in self.added.items()))
@@ -110,7 +110,7 @@ class _Delays:
 
     def expected(self, stage: Stage) -> pl.DataFrame:
         """Computes its rows with polars from the flights."""
-        flights = stage.store.managed_table(FLIGHTS).scan(["origin", "hour", "dep_delay"]).to_polars()
+        flights = stage.store.table(FLIGHTS).scan(["origin", "hour", "dep_delay"]).to_polars()
         delay, count = pl.col("dep_delay").mean().alias("delay"), pl.len().cast(pl.Int64).alias("flights")
         return flights.group_by("origin", "hour").agg(delay, count)
 
@@ -144,13 +144,13 @@ def _change(stage: Stage, day: date) -> str:
     """Changes a row of both smaller tables, those that most flights name, and the flights of a day."""
     keys = []
     for join in _JOINS:
-        table = stage.store.managed_table(TABLES[join.right].identifier)
+        table = stage.store.table(TABLES[join.right].identifier)
         [key] = TABLES[join.right].key
         row = _most_named(stage.flights, join.on, table.scan().to_polars(), key)
         changed = next(iter(join.added))
         table.write(row.with_columns(pl.concat_str(changed, pl.lit(" (new)")).alias(changed)))
         keys.append(row[key][0])
-    flights = stage.store.managed_table(FLIGHTS)
+    flights = stage.store.table(FLIGHTS)
     written: Sequence[pl.DataFrame] = (departures(stage.flights, day), arrivals(stage.flights, day))
     for rows in written:
         flights.write(rows)

@@ -66,10 +66,10 @@ def follow_writer(stage: Stage, days: Sequence[date], done: Sequence[date]) -> N
         _write_alone(stage, days)
         return
     with connect(stage.store.target, stage.store.token) as own:
-        reader, snapshots = _write_and_read(stage, own.managed_table(FLIGHTS), days)
+        reader, snapshots = _write_and_read(stage, own.table(FLIGHTS), days)
     changes = pl.concat(reader.changes)
     tail = [s for s in snapshots if s.version > reader.version]
-    at_start = sum(f.live_rows for f in stage.store.managed_table(FLIGHTS).files(reader.version))
+    at_start = sum(f.live_rows for f in stage.store.table(FLIGHTS).files(reader.version))
     key = TABLES["flights"].key
     story.say(
         f"The reader began at version {reader.version}, {at_start:,} rows, and then saw {changes.height - at_start:,} "
@@ -82,9 +82,7 @@ def follow_writer(stage: Stage, days: Sequence[date], done: Sequence[date]) -> N
     )
     wanted = fingerprint(expected(stage.flights, [*done, *days]))
     story.check(
-        fingerprint(replayed(changes, key))
-        == wanted
-        == fingerprint(stage.store.managed_table(FLIGHTS).scan().to_polars()),
+        fingerprint(replayed(changes, key)) == wanted == fingerprint(stage.store.table(FLIGHTS).scan().to_polars()),
         "the changes, replayed, give the table, row for row",
     )
 
@@ -93,7 +91,7 @@ def _write_alone(stage: Stage, days: Sequence[date]) -> None:
     """Writes those days; no reader follows a table without a log."""
     began, snapshots = stage.story.seconds(), []
     with connect(stage.store.target, stage.store.token) as own:
-        table = own.managed_table(FLIGHTS)
+        table = own.table(FLIGHTS)
         for day in days:
             snapshots += [table.write(departures(stage.flights, day)), table.write(arrivals(stage.flights, day))]
     what = f"{days[0]:%b %d}-{days[-1]:%b %d}, no Spark"
@@ -104,7 +102,7 @@ def _write_alone(stage: Stage, days: Sequence[date]) -> None:
 def _write_and_read(stage: Stage, table: Table, days: Sequence[date]) -> tuple[_Reader, list[Snapshot]]:
     story = stage.story
     base = table.filestore.state().version
-    reader = _Reader(stage.store.managed_table(FLIGHTS), story, base + 2 * len(days))
+    reader = _Reader(stage.store.table(FLIGHTS), story, base + 2 * len(days))
     snapshots: list[Snapshot] = []
     began = story.seconds()
     with story.progress("a writer and a reader at once", len(days)) as advance:

@@ -145,7 +145,7 @@ class Deployment:
 
     def spark(self, store: Store, scratch: Path) -> SparkSession:
         """Starts a session on the cluster, whose executors reach the tables as this process does."""
-        table = store.managed_table(TABLES["flights"].identifier)
+        table = store.table(TABLES["flights"].identifier)
         return spark_session(
             "tablestore demo",
             _SHORT_LIVED,

@@ -45,7 +45,7 @@ class Stage:
     @property
     def logged(self) -> bool:
         """Returns whether the table of flights has a log, so that a reader can follow it."""
-        return bool(self.store.managed_table(FLIGHTS).definition.options["log.system"] != "none")
+        return bool(self.store.table(FLIGHTS).definition.options["log.system"] != "none")
 
     @property
     def flights(self) -> pl.DataFrame:
@@ -79,7 +79,7 @@ def load(stage: Stage) -> None:
             else:
                 _write(stage, name, "loaded" if number else "loaded, Spark is cold", [frames[name]])
             advance()
-    counts = {name: stage.store.managed_table(TABLES[name].identifier).detail()["rows"] for name in TABLES}
+    counts = {name: stage.store.table(TABLES[name].identifier).detail()["rows"] for name in TABLES}
     story.say("  ".join(f"{name} {count:,}" for name, count in counts.items()))
     story.check(all(counts[name] == frame.height for name, frame in frames.items()), "every row has arrived")
 
@@ -95,7 +95,7 @@ def upsert(stage: Stage, days: Sequence[date]) -> None:
     commits = [e for e in story.events if e.table == "flights"][-len(days) :]
     rows, seconds = sum(e.written + e.deleted for e in commits), sum(e.seconds for e in commits)
     story.say(f"{2 * len(days)} commits, {rows:,} rows, {seconds / (2 * len(days)):.2f} s a commit")
-    table = stage.store.managed_table(FLIGHTS)
+    table = stage.store.table(FLIGHTS)
     story.check(
         fingerprint(table.scan().to_polars()) == fingerprint(expected(stage.flights, days)),
         "the table holds the changes of all days, and no cancelled flight",
@@ -106,7 +106,7 @@ def upsert(stage: Stage, days: Sequence[date]) -> None:
 
 def other_readers(stage: Stage, days: Sequence[date]) -> None:
     """Reads the folder with Delta for Spark and polars, without this project's code."""
-    table = stage.store.managed_table(FLIGHTS)
+    table = stage.store.table(FLIGHTS)
     location, options = table.location, table.filestore.storage.delta_options(table.location)
     with stage.story.progress("reading"):
         by_spark = pl.from_arrow(stage.spark.read.format("delta").load(location).toArrow())
@@ -124,7 +124,7 @@ def other_readers(stage: Stage, days: Sequence[date]) -> None:
 def _ask(stage: Stage) -> str:
     """Answers a question in plain SQL over plain Delta tables."""
     for name in ("flights", "airlines"):
-        location = stage.store.managed_table(TABLES[name].identifier).location
+        location = stage.store.table(TABLES[name].identifier).location
         stage.spark.read.format("delta").load(location).createOrReplaceTempView(name)
     rows = stage.spark.sql(
         "SELECT name, count(*) AS flights, round(avg(arr_delay), 1) AS delay FROM flights JOIN airlines USING "
@@ -135,7 +135,7 @@ def _ask(stage: Stage) -> str:
 
 def time_travel(stage: Stage) -> None:
     """Travels in time: version 1 is the schedule, and a time finds the version of that time."""
-    table = stage.store.managed_table(FLIGHTS)
+    table = stage.store.table(FLIGHTS)
     then = table.scan(version=1).to_polars()
     same = fingerprint(then) == fingerprint(schedule(stage.flights))
     stage.story.check(same and known_by(then) == 0, f"version 1 has all {then.height:,} flights and no departure yet")

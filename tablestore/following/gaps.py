@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from typing import Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -20,7 +21,7 @@ from filestore.table import FileStore
 from filestore.unreadable import is_unreadable
 from log.table.store import LOG_GAP
 
-__all__ = ["OnLogGap", "is_gap", "on_log_gap", "reading_replaced", "truncates", "truncation"]
+__all__ = ["OnGap", "OnLogGap", "is_gap", "on_log_gap", "reading_replaced", "truncates", "truncation"]
 
 _CODES = frozenset({LOG_GAP, "snapshot-expired"})
 _CONTROL = b"tablestore.control"
@@ -32,6 +33,10 @@ class OnLogGap(StrEnum):
 
     FAIL = "fail"
     RESCAN = "rescan"
+
+
+OnGap: TypeAlias = Literal["fail", "rescan"]
+"""The choices as users write them."""
 
 
 def on_log_gap(text: str) -> OnLogGap:
@@ -69,8 +74,8 @@ def reading_replaced(filestore: FileStore, version: int) -> Iterator[None]:
 
 def _is_named(error: TableStoreError, state: TableState) -> bool:
     """Returns whether the file that an error names is one of a version."""
-    runs = (run.path for runs in state.pending().values() for run in runs)
-    return any(path in error.message for path in (*stored_paths(state.files.values()), *runs))
+    runs = (run.path for run in state.pending)
+    return any(path in error.message for path in (*stored_paths(state.files), *runs))
 
 
 def truncation(schema: pa.Schema) -> pa.RecordBatch:

@@ -53,7 +53,7 @@ class Replaced:
     @staticmethod
     def removed(before: TableState, after: TableState) -> list[ScanPlan]:
         """The parts of the scan that are removed."""
-        runs = {run.id for listed in after.pending().values() for run in listed}
+        runs = {run.id for run in after.pending}
 
         def stays(part: ScanPlan) -> bool:
             pending = (run.id for slot in part.pending for run in slot.runs)
@@ -140,7 +140,7 @@ def changelog_step(commit: Commit, definition: TableDefinition, records: OwnReco
 
 def _is_in(state: TableState, file: DataFile) -> bool:
     """Returns whether a version has a file with the same dead rows."""
-    return (other := state.files.get(file.path)) is not None and other.vector == file.vector
+    return (other := state.files.current(file)) is not None and other.vector == file.vector
 
 
 def _log_is_complete(definition: TableDefinition) -> bool:

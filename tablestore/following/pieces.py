@@ -21,10 +21,11 @@ from filestore.model.log_range import LogRange, LogTransaction
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Schema
 from filestore.reading.change_files import change_files, recorded_changes
-from filestore.reading.difference import SlotDifference, VersionPair, changed_rows, differences, on_local_disk
+from filestore.reading.difference import SlotDifference, VersionPair, changed_rows, differences
 from filestore.reading.scan import ScanPlan, scan
 from filestore.rows.reshape import reshaped
 from filestore.rows.upserts import upserts
+from filestore.sorting.runs import local_runs
 from managed_table.own_log import OwnRecords
 from tablestore.following.admission import between
 from tablestore.following.hybrid import Difference, FromLog, Recorded, Replaced, Step, changelog_step, steps
@@ -188,7 +189,7 @@ class DifferencePiece:
 
     def rows(self, records: RecordReader) -> Iterator[pa.Table]:
         """Computes the changes, in the order of the key."""
-        return changed_rows(self.versions, self.difference, on_local_disk)
+        return changed_rows(self.versions, self.difference, local_runs)
 
 
 Piece = LogPiece | ScanPiece | RecordedPiece | DifferencePiece

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Literal, TypeAlias
 
 from filestore.errors import InvalidRequest
 
-__all__ = ["ResultMode", "result_mode"]
+__all__ = ["Mode", "ResultMode", "result_mode"]
 
 
 class ResultMode(StrEnum):
@@ -18,6 +19,10 @@ class ResultMode(StrEnum):
     CHANGELOG = "changelog"
     """The row before (``-U``) and after (``+U``) each update; a delete has the row before it. Changes without an effect
     are left out."""
+
+
+Mode: TypeAlias = Literal["upsert", "changelog"]
+"""The modes as users write them."""
 
 
 def result_mode(text: str) -> ResultMode:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import Literal, TypeAlias, get_args
 
 from filestore.errors import InvalidRequest
 from filestore.model.table_options import TableOptions
@@ -11,10 +12,12 @@ from filestore.retention.rules import tag_of
 from filestore.table import FileStore
 from tablestore.incoming.moments import milliseconds, milliseconds_from
 
-__all__ = ["Start", "StartOptions", "start_of"]
+__all__ = ["ScanFrom", "Start", "StartOptions", "start_of"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SCANS = ("full", "latest", "from-timestamp")
+ScanFrom: TypeAlias = Literal["full", "latest", "from-timestamp"]
+"""The places to begin at as users write them."""
+_SCANS: tuple[str, ...] = get_args(ScanFrom)
 
 
 @dataclass(frozen=True, slots=True)

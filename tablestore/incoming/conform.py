@@ -18,11 +18,16 @@ __all__ = ["conform", "unread_by_deletes"]
 _KIND = pa.field(KIND_COLUMN, pa.string())
 
 
-def conform(rows: Rows, definition: TableDefinition) -> pa.Table:
+def conform(rows: Rows, definition: TableDefinition, before: int = 0) -> pa.Table:
     """Returns the rows with the table's columns, in its order and types, and with `KIND_COLUMN` if they have it.
 
     Columns are matched by name. A column that is missing becomes null if it is nullable, or if all rows are deletes
     that do not need it.
+
+    Args:
+        rows: The rows.
+        definition: The table's.
+        before: The number of rows before these, for errors.
 
     Raises:
         InvalidRequest: a column that the table lacks (``unknown-column``), a missing NOT NULL column
@@ -41,13 +46,13 @@ def conform(rows: Rows, definition: TableDefinition) -> pa.Table:
             )
         given[name] = column
     columns = []
-    kinds = [fit(given[KIND_COLUMN], _KIND)] if KIND_COLUMN in given else []
+    kinds = [fit(given[KIND_COLUMN], _KIND, before)] if KIND_COLUMN in given else []
     left_out = (
         unread_by_deletes(definition) if kinds and not pc.any(adding(pa.table(kinds, [KIND_COLUMN]))).as_py() else ()
     )
     for field in schema:
         if field.name in given:
-            columns.append(fit(given[field.name], field))
+            columns.append(fit(given[field.name], field, before))
         elif field.nullable or field.name in left_out:
             columns.append(pa.chunked_array([pa.nulls(table.num_rows, field.type)]))
         else:

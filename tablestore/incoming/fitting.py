@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filestore.errors import InvalidRequest, Unsupported
-from filestore.model.types import canonical, to_sql
+from filestore.model.types import canonical, is_moment, to_sql
 from filestore.rows.numbers import floats_of_texts
 from tablestore.incoming.layouts import Picked, holds_union
+from tablestore.incoming.zones import differ_in_zone, zone_advice
 
 __all__ = ["fit"]
 
@@ -29,8 +30,13 @@ class _Unfit(Exception):
     """A part of a column cannot be cast to the table's type; `fit` finds the row."""
 
 
-def fit(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+def fit(column: pa.ChunkedArray, field: pa.Field, before: int = 0) -> pa.ChunkedArray:
     """Returns a column in the table's type; checks that nested NOT NULL fields have no nulls.
+
+    Args:
+        column: The column.
+        field: The table's.
+        before: The number of rows before these, for errors.
 
     Raises:
         InvalidRequest: a type that cannot be cast to the column's, a value that does not fit it, or an array whose
@@ -51,7 +57,7 @@ def fit(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
             chunks.append(_checked(chunk, field))
     except (pa.ArrowException, IndexError, _Unfit) as error:
         why = str(error) if isinstance(error, _Unfit) else "one cannot be cast to the other, so cast it yourself"
-        raise _named(column, len(chunks), field, why) from error
+        raise _named(column, len(chunks), field, why, before) from error
     return pa.chunked_array(chunks, wanted)
 
 
@@ -130,8 +136,7 @@ def _cast(values: pa.Array, wanted: pa.DataType) -> pa.Array:
         values = values.cast(pa.string())  # Arrow's own cast is often not the nearest number
     if _is_text(values.type) and pa.types.is_floating(wanted):
         return floats_of_texts(values, wanted)
-    if (_is_moment(wanted) and pa.types.is_integer(given)) or (_is_moment(given) and pa.types.is_integer(wanted)):
-        raise _Unfit("what the number counts is not known (seconds, milliseconds, days), so cast it yourself")
+    _check_meaning(given, wanted)
     result = values.cast(wanted)
     cuts = pa.types.is_timestamp(given) and pa.types.is_date(wanted)
     if pa.types.is_boolean(wanted) and not _is_text(given):
@@ -147,6 +152,14 @@ def _cast(values: pa.Array, wanted: pa.DataType) -> pa.Array:
     return result
 
 
+def _check_meaning(given: pa.DataType, wanted: pa.DataType) -> None:
+    """Refuses casts of Arrow for which it takes for granted what nobody has said."""
+    if (is_moment(wanted) and pa.types.is_integer(given)) or (is_moment(given) and pa.types.is_integer(wanted)):
+        raise _Unfit("what the number counts is not known (seconds, milliseconds, days), so cast it yourself")
+    if differ_in_zone(given, wanted):
+        raise _Unfit(zone_advice(wanted))
+
+
 def _decimals(values: pa.Array, wanted: pa.DataType) -> pa.Array:
     """Casts integers over a wide decimal: directly Arrow refuses a decimal that does not fit all values of the type."""
     wide = pa.decimal256(20 + wanted.scale, wanted.scale)
@@ -157,11 +170,7 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _is_moment(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
-
-
-def _named(column: pa.ChunkedArray, whole: int, field: pa.Field, why: str) -> InvalidRequest:
+def _named(column: pa.ChunkedArray, whole: int, field: pa.Field, why: str, before: int) -> InvalidRequest:
     """Returns the error that names the first value that does not fit, or the types if not even an empty column fits.
 
     Args:
@@ -169,6 +178,7 @@ def _named(column: pa.ChunkedArray, whole: int, field: pa.Field, why: str) -> In
         whole: The number of its chunks that fit.
         field: The table's column.
         why: The reason if the types alone do not fit.
+        before: The number of rows before these.
     """
     chunk, kind = column.chunk(whole), to_sql(field.type)
     if not _fits(chunk.slice(0, 0), field):
@@ -177,7 +187,7 @@ def _named(column: pa.ChunkedArray, whole: int, field: pa.Field, why: str) -> In
         )
     # bisect looks for the first prefix that does not fit, so that a million rows need 20 casts
     place = bisect.bisect_left(range(len(chunk)), True, key=lambda row: not _fits(chunk.slice(0, row + 1), field))
-    row = sum(map(len, column.chunks[:whole])) + place
+    row = before + sum(map(len, column.chunks[:whole])) + place
     return InvalidRequest(
         f"column {field.name!r} is {kind}, and {_shown(chunk, place)} in row {row} (the first is 0) does not fit: "
         f"{_advice(chunk.type, field.type)}",

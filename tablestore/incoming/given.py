@@ -8,11 +8,16 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import polars as pl
 import pyarrow as pa
+from polars.exceptions import PolarsError
 
 from filestore.errors import InvalidRequest
 from filestore.model.types import to_sql
+from tablestore.incoming.zones import check_zones
 
 __all__ = ["Rows", "array_of", "arrow_parts", "arrow_rows", "is_table"]
+
+
+_QUERY_ROWS = 1 << 17
 
 
 @runtime_checkable
@@ -88,7 +93,7 @@ def arrow_parts(rows: Rows, schema: pa.Schema) -> Iterator[pa.Table]:
     if isinstance(rows, pa.RecordBatch):
         return iter([pa.Table.from_batches([rows])])
     if isinstance(rows, pl.LazyFrame):
-        rows = rows.collect()
+        return _from_query(rows)
     if isinstance(rows, pl.DataFrame):
         return iter([_from_polars(rows)])
     if _is_pandas(rows):
@@ -122,6 +127,8 @@ def array_of(values: Any, name: str, field: pa.Field | None) -> pa.ChunkedArray:
         InvalidRequest: ``bad-value``.
     """
     from_pandas = not isinstance(values, list)
+    if field is not None and (not from_pandas or str(values.dtype) == "object"):
+        check_zones(values, field.type, name)
     unclear = (
         field is not None and _cannot_be_inferred(field.type) and (not from_pandas or str(values.dtype) == "object")
     )
@@ -265,6 +272,16 @@ def _opened(rows: ArrowStream | ArrowArray) -> pa.RecordBatchReader:
             f"a {type(rows).__name__} has no rows with named columns ({error}): pass a table or a record batch",
             code="bad-rows",
         ) from error
+
+
+def _from_query(rows: pl.LazyFrame) -> Iterator[pa.Table]:
+    """Yields a query's rows while polars computes them."""
+    try:
+        yield _from_polars(rows.collect_schema().to_frame())
+        for part in rows.collect_batches(chunk_size=_QUERY_ROWS, maintain_order=True, lazy=True):
+            yield _from_polars(part)
+    except PolarsError as error:
+        raise InvalidRequest(f"the query of the rows failed: {error}", code="bad-rows") from error
 
 
 def _from_batches(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -1,4 +1,4 @@
-"""Converts the times that users pass in; a time without a zone is taken as UTC."""
+"""Converts the times that users pass in; an object needs its time zone, a text without one is in UTC."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from filestore.errors import InvalidRequest
 
-__all__ = ["in_utc", "milliseconds", "milliseconds_from"]
+__all__ = ["in_utc", "milliseconds", "milliseconds_from", "parsed_moment"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -15,12 +15,23 @@ def in_utc(moment: datetime) -> datetime:
     """Returns the same moment in UTC.
 
     Raises:
-        InvalidRequest: ``bad-time``: it is before the year 1 or after the year 9999 there.
+        InvalidRequest: ``bad-time``: it has no time zone, or is before the year 1 or after the year 9999 in UTC.
     """
+    if moment.tzinfo is None:
+        raise InvalidRequest(
+            f"the time {moment} has no time zone: give one, as datetime.now(UTC) or moment.replace(tzinfo=UTC)",
+            code="bad-time",
+        )
     try:
-        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return moment.astimezone(UTC)
     except OverflowError as error:
         raise InvalidRequest(f"the time {moment} is not within the years 1 to 9999 in UTC", code="bad-time") from error
+
+
+def parsed_moment(text: str) -> datetime:
+    """Parses a time from ISO 8601; a text without a zone is in UTC. `ValueError` if it is no time."""
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def milliseconds(moment: datetime) -> int:

@@ -51,7 +51,7 @@ def begin(store: Store, asked: IngestOptions, ambient: Ambient) -> Ingestion:
     source = raw_topic(asked.topic, asked.servers, asked.source_options)
     topic, columns = ConnectorTopic(source, ambient), _columns(asked.columns, asked.primary_key)
     try:
-        table = store.table(asked.into)
+        table = store.any_table(asked.into)
     except NotFound as error:
         if error.code != "table-not-found":
             raise
@@ -101,7 +101,7 @@ def _made(
         }
     if CONNECTOR in options:
         check_target(KafkaDeclaration.of(TableColumns(tuple(found.columns)), found.primary_key, options), source)
-    return store.create_table(
+    return store.create_any_table(
         asked.into, found.columns, primary_key=found.primary_key, options=options, if_not_exists=True
     )
 

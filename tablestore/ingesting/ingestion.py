@@ -13,6 +13,7 @@ from filestore.ambient import Ambient
 from filestore.arguments import checks_arguments
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.schema import Schema
+from filestore.progress import Counter, Observe
 from log.connector.declaration import KafkaDeclaration
 from tablestore.ingesting.source import EvolvingDecoder
 from tablestore.ingesting.targets import Target
@@ -109,11 +110,12 @@ class Ingestion:
         self._ambient = ambient
         self._fixed = fixed
 
-    def copy(self, pace: Pace | None = None) -> Taken:
+    def copy(self, pace: Pace | None = None, observe: Observe | None = None) -> Taken:
         """Writes everything that the topic has now and the table has not; returns the total.
 
         Args:
             pace: When changes are committed.
+            observe: Takes how many changes were written.
 
         Raises:
             Corrupt: ``malformed-record``. Changes before it stay written.
@@ -123,8 +125,10 @@ class Ingestion:
             Unavailable: a store or the brokers did not answer. Begin again: it continues where it was.
         """
         rows, last = 0, Taken(0, self._target.offsets(), None)
+        writing = Counter(observe, "writing", "changes")
         for last in self.follow(lambda: True, pace):
             rows += last.rows
+            writing.add(last.rows)
         return Taken(rows, last.offsets, last.version)
 
     def follow(self, stop: Stop = None, pace: Pace | None = None) -> Iterator[Taken]:

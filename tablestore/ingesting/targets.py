@@ -115,7 +115,8 @@ class ManagedTarget:
         if self._offsets(state) != self._known:
             raise self._other()
         app = AppVersion(app_id, state.app_versions.get(app_id, -1) + 1, tuple(sorted(positions.items())))
-        snapshot = self._table.writer().write(GivenRows(rows), app=app, in_order=True)
+        with GivenRows(rows) as given:
+            snapshot = self._table.writer().write(given, app=app, in_order=True)
         if filestore.required(snapshot.version).positions != positions:
             raise self._other()
         self._known = dict(offsets)

@@ -12,7 +12,8 @@ import polars as pl
 from filestore.cache.lru import Lru
 from filestore.delta.state import TableState
 from filestore.errors import NotFound
-from filestore.reading.difference import VersionPair, differences, on_local_disk
+from filestore.reading.difference import VersionPair, differences
+from filestore.sorting.runs import local_runs
 from tablestore.lookup.matching import KeyIndex
 from tablestore.lookup.version_rows import VersionRows
 from tablestore.reading.version_changes import Changes
@@ -61,7 +62,7 @@ class KeptRows:
         )
         if sum(slot.most_rows for slot in changes.slots) > self.index.rows.height // 2:
             return None
-        pieces = list(changes.pieces(on_local_disk))
+        pieces = list(changes.pieces(local_runs))
         if not pieces:
             return KeptRows(to, self.index)
         key = list(plan.primary_key)

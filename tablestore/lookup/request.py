@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import pyarrow as pa
 
@@ -16,13 +16,15 @@ from filestore.model.types import to_sql
 from tablestore.reading import keyed_rows
 from tablestore.reading.asked_keys import fitted_key
 
-__all__ = ["EXPIRED", "KINDS", "LookupPlan", "LookupRequest", "On", "key_schema"]
+__all__ = ["EXPIRED", "KINDS", "Expired", "Kind", "LookupPlan", "LookupRequest", "On", "key_schema"]
 
 On: TypeAlias = str | Sequence[str] | Mapping[str, str] | None
 """Columns that have to be equal: names that both sides have, or the rows' names with those of the table."""
 
-KINDS = ("inner", "left")
-EXPIRED = ("fail", "oldest")
+Kind: TypeAlias = Literal["inner", "left"]
+Expired: TypeAlias = Literal["fail", "oldest"]
+KINDS: tuple[str, ...] = get_args(Kind)
+EXPIRED: tuple[str, ...] = get_args(Expired)
 PROCESSING = "processing"
 
 

@@ -29,7 +29,7 @@ from filestore.operations.rewrite import TableRewrite
 from filestore.retention.rules import first_retained
 from filestore.storage.interface import Storage
 from filestore.table import FileStore
-from tablestore.incoming.given import Rows, arrow_rows
+from tablestore.incoming.given import Rows, arrow_parts
 from tablestore.normalizing.changes import NormalizedBatch, normalized_schema
 from tablestore.normalizing.progress import Positions, checked, goes_on, passed
 from tablestore.normalizing.spec import NormalizerSpec
@@ -127,7 +127,8 @@ class Normalizer(Closing):
         if not goes_on(state.positions, end):
             return self._again(state, end)
         app = AppVersion(APP, state.app_versions.get(APP, -1) + 1, tuple(sorted(end.items())))
-        snapshot = self._writer.write(GivenRows(arrow_rows(rows, state.definition.schema.to_arrow())), app=app)
+        with GivenRows(arrow_parts(rows, state.definition.schema.to_arrow())) as given:
+            snapshot = self._writer.write(given, app=app)
         if self._state.required(snapshot.version).positions != end:
             raise Conflict(
                 f"another process has applied batch {app.version} of the state at {self.spec.state}, and it ended at "

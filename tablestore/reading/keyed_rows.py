@@ -37,8 +37,7 @@ class KeyedRows(Protocol):
 
 def is_small(state: TableState, most: int) -> bool:
     """Returns whether the files of a version have at most so many bytes, so that a reader may keep all its rows."""
-    files = sum(file.size for file in state.files.values())
-    return files + sum(run.size for runs in state.pending().values() for run in runs) <= most
+    return state.totals.size + sum(run.size for run in state.pending) <= most
 
 
 def keyed_rows(table: TableFiles, state: TableState, columns: Sequence[str]) -> KeyedRows:

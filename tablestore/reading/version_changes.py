@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 
 from filestore.delta.state import TableState
 from filestore.model.rowkind import KIND_COLUMN
-from filestore.reading.difference import SlotDifference, Spill, VersionPair, changed_rows, differences, on_local_disk
+from filestore.reading.difference import SlotDifference, Spill, VersionPair, changed_rows, differences
 from filestore.rows.fitting import adding
 from filestore.rows.frames import frame_of
-from filestore.sorting.runs import gathered
+from filestore.sorting.runs import gathered, local_runs
 from filestore.table import FileStore
 
 __all__ = ["PIECE_BYTES", "PIECE_ROWS", "Change", "Changes", "changes_between"]
@@ -70,7 +70,7 @@ class Changes:
     def key_pieces(self) -> Iterator[pl.DataFrame]:
         """Reads the primary keys whose rows have changed, each in one piece."""
         key = list(self.pair.after.definition.primary_key)
-        return (frame_of(rows.select(key)).unique() for rows in self._rows(on_local_disk))
+        return (frame_of(rows.select(key)).unique() for rows in self._rows(local_runs))
 
     def _rows(self, disk: Spill) -> Iterator[pa.Table]:
         for slot in self.slots:

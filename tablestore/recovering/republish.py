@@ -26,7 +26,8 @@ from filestore.model.log_mode import LogMode
 from filestore.model.log_range import LogTransaction
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.snapshot import Operation
-from filestore.reading.difference import VersionPair, changed_rows, differences, on_local_disk
+from filestore.reading.difference import VersionPair, changed_rows, differences
+from filestore.sorting.runs import local_runs
 from filestore.table import FileStore
 from log.table.config import LogConfig
 from log.table.store import LOG_GAP, LogBatch, LogStore, LogWriter
@@ -200,5 +201,5 @@ def _changes(work: _Work) -> Iterator[tuple[int, pa.Table]]:
     with filestore.reading(before.version):
         for difference in sorted(differences(before, after), key=lambda d: repr(d.slot)):
             if difference.slot.bucket in work.buckets:
-                for rows in changed_rows(compared, difference, on_local_disk):
+                for rows in changed_rows(compared, difference, local_runs):
                     yield difference.slot.bucket, rows

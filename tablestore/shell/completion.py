@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 __all__ = ["COMMANDS", "DELIMITERS", "Names", "completions"]
 
-COMMANDS = ("\\?", "\\d", "\\dn", "\\q", "\\timing")
+COMMANDS = ("\\?", "\\d", "\\dn", "\\q", "\\restart", "\\timing", "\\x")
 DELIMITERS = " \t\n;,()<>=!+-*/%'\""
 """The characters that separate words; a period does not, since ``shop.or`` becomes ``shop.orders``."""
 
@@ -22,6 +22,7 @@ _KEYWORDS = tuple(
     """.split()  # noqa: SIM905  # a list of them would fill a page
 )
 _WORD = re.compile(r"[\w.`$]+")
+_ALIAS = re.compile(r"\s+(?:AS\s+)?(\w+)", re.IGNORECASE)
 _PLAIN = re.compile(r"[^\W\d]\w*")
 
 
@@ -59,7 +60,13 @@ def completions(word: str, text: str, names: Names) -> list[str]:
         for table in tables
     ]
     if "." in word:
-        return _beginning(word, qualified)
+        fields = [
+            f"{name}.{_written(column)}"
+            for name, table in _qualifiers(text, names).items()
+            if word.lower().startswith(f"{name.lower()}.")
+            for column in names.columns(table)
+        ]
+        return _beginning(word, [*fields, *qualified])
     here = [_written(table) for table in names.tables.get(names.database or "", ())]
     columns = [_written(column) for table in _named(text, names) for column in names.columns(table)]
     keywords = [keyword.lower() if word.islower() else keyword for keyword in _KEYWORDS]
@@ -73,12 +80,31 @@ def _beginning(word: str, candidates: Sequence[str]) -> list[str]:
 
 def _named(text: str, names: Names) -> list[str]:
     """The tables that a text names, as ``database.table``."""
+    return list(dict.fromkeys(table for table, _ in _found(text, names)))
+
+
+def _qualifiers(text: str, names: Names) -> dict[str, str]:
+    """The names and aliases with which columns may be qualified in a text, and the tables that are meant."""
+    keywords = {keyword.lower() for keyword in _KEYWORDS}
+    found = {}
+    for table, end in _found(text, names):
+        found[table.split(".", 1)[1]] = table
+        alias = _ALIAS.match(text, end)
+        if alias is not None and alias[1].lower() not in keywords:
+            found[alias[1]] = table
+    return found
+
+
+def _found(text: str, names: Names) -> list[tuple[str, int]]:
+    """Each table that a text names, and where its name ends there."""
     known = {f"{database}.{table}" for database, tables in names.tables.items() for table in tables}
     found = []
-    for word in _WORD.findall(text.replace("`", "")):
-        name = word.removeprefix(f"{names.catalog}.")
-        found.append(name if "." in name else f"{names.database}.{name}")
-    return [name for name in dict.fromkeys(found) if name in known]
+    for word in _WORD.finditer(text):
+        name = word[0].replace("`", "").removeprefix(f"{names.catalog}.")
+        table = name if "." in name else f"{names.database}.{name}"
+        if table in known:
+            found.append((table, word.end()))
+    return found
 
 
 def _written(name: str) -> str:

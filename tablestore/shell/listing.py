@@ -48,7 +48,7 @@ def columns_of(store: Store, name: str) -> Listing:
         NotFound: there is neither.
     """
     try:
-        table = store.table(name)
+        table = store.any_table(name)
     except NotFound as error:
         try:
             view = store.view(name)

@@ -11,6 +11,7 @@ from filestore.errors import InvalidRequest, NotFound, Unavailable, Unsupported
 from tablestore.shell.conditions import not_plain
 from tablestore.shell.engines import Engine
 from tablestore.shell.polars_engine import run_plan
+from tablestore.shell.refusals import Block, blocks_of, check_beginning, check_columns
 from tablestore.shell.results import Result
 from tablestore.shell.selects import plan, select_of
 from tablestore.shell.statements import changes_session, used_database
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from tablestore.shell.spark_engine import SparkEngine
 
 __all__ = ["Session"]
+
+_TASKS_END_S = 5.0
+"""Python's tasks end after two seconds."""
 
 
 class Session(Closing):
@@ -33,7 +37,8 @@ class Session(Closing):
         database: The current database.
         engine: Which engine runs statements.
         plain: Whether a SELECT means what it means without settings; with settings of SQL all are for Spark.
-        starting: Is called with the reason before Spark starts, which takes some seconds.
+        say: Is called with what a user has to wait for: why Spark starts, which takes some seconds, and for which tasks
+            a statement waits.
     """
 
     def __init__(
@@ -45,7 +50,7 @@ class Session(Closing):
         database: str | None = None,
         engine: Engine = Engine.AUTO,
         plain: bool = True,
-        starting: Callable[[str], None] = lambda _: None,
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
         if database is not None and database not in store.list_databases():
             raise NotFound(f"there is no database {database!r} in {store.target}", code="database-not-found")
@@ -54,8 +59,9 @@ class Session(Closing):
         self.database = database
         self._engine = engine
         self._start_spark = start_spark
-        self._starting = starting
-        self._plain = plain
+        self._say = say
+        self._plain = self._plain_at_first = plain
+        self._left = False
         self._spark: SparkEngine | None = None
 
     def run(self, statement: str, limit: int | None = None) -> Result:
@@ -105,7 +111,7 @@ class Session(Closing):
             raise not_plain(f"{'.'.join(parts)} is not a table of the catalog {self.catalog}")
         name = ".".join(parts)
         try:
-            table = self.store.table(name)
+            table = self.store.any_table(name)
         except InvalidRequest as error:
             if error.code != "bad-name":
                 raise
@@ -134,20 +140,65 @@ class Session(Closing):
 
     def _by_spark(self, statement: str, limit: int | None, reason: str | None) -> Result:
         if self._spark is None:
+            if self._plain:
+                self._refuse(statement)
             if find_spec("pyspark") is None:
                 raise Unavailable(
                     f"Spark has to run the statement{f', since {reason},' if reason else ''} and it is not installed: "
                     "pip install 'lakehouse-tablestore[spark]'",
                     code="spark-missing",
                 )
-            self._starting(reason or "--engine spark")
+            self._say(f"Spark starts: {reason or '--engine spark'}")
             self._spark = self._start_spark(self.database)
+        if self._left and (tasks := self._spark.tasks()):
+            self._say(f"waiting for {_counted(tasks)} of a cancelled statement; Ctrl-C does not wait")
+        self._left = False
         if changes_session(statement):
             self._plain = False
         found = self._spark.run(statement, limit)
         if not self._plain:
             self._follow_names(self._spark)
         return Result(found.engine, found.schema, found.batches, reason)
+
+    def _refuse(self, statement: str) -> None:
+        """Refuses what Spark would refuse once it has started; afterwards Spark says so soon enough itself."""
+        check_beginning(statement)
+        for block in blocks_of(statement):
+            if (known := self._columns(block)) is not None:
+                check_columns(block, known)
+
+    def _columns(self, block: Block) -> dict[str, list[str]] | None:
+        """Returns the columns of all tables of a query; None if one is not a managed table of the store."""
+        try:
+            return {alias: self._table(parts).schema.names for alias, parts in block.sources.items()}
+        except Unsupported as error:
+            if error.code != "not-plain":
+                raise
+            return None
+
+    def end_left_tasks(self) -> None:
+        """Ends what a cancelled statement has left: Spark cannot stop a task that does not ask whether it is cancelled.
+
+        Such tasks keep the processors, and the next statement would wait for them. Spark is ended with them, unless it
+        has settings or temporary views of the user.
+        """
+        spark = self._spark
+        if spark is None or not (tasks := spark.tasks(_TASKS_END_S)):
+            return
+        if self._plain and spark.owned:
+            self.restart()
+            self._say(f"{_counted(tasks)} of it did not end, so Spark was ended, and starts again when it is needed")
+        else:
+            self._left = True
+            kept = r": \restart ends Spark, with its settings and temporary views" if spark.owned else ""
+            self._say(f"{_counted(tasks)} of it did not end, and the next statement of Spark waits for them{kept}")
+
+    def restart(self) -> None:
+        """Ends Spark with all that runs in it; the next statement that needs it starts it again."""
+        if self._spark is not None:
+            self._spark.end()
+            self._spark = None
+        self._plain, self._left = self._plain_at_first, False
 
     def _follow_names(self, spark: SparkEngine) -> None:
         catalog, database = spark.current
@@ -163,3 +214,7 @@ class Session(Closing):
         if self._spark is not None:
             self._spark.close()
             self._spark = None
+
+
+def _counted(tasks: int) -> str:
+    return "1 task" if tasks == 1 else f"{tasks} tasks"

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -55,6 +56,7 @@ __all__ = ["SPARK", "SparkEngine", "SparkPlace", "error_of_statement"]
 SPARK = "Spark"
 
 _LOG_SHOWN = 10_000
+_TASKS_POLL_S = 0.1
 
 _SHOWN = (
     BinaryType,
@@ -184,6 +186,42 @@ class SparkEngine:
             return Result(SPARK, _arrow_schema(rows), self._calls.each(lambda: _streamed(rows)))
         found = rows.limit(limit).toArrow()
         return Result(SPARK, found.schema, iter([found]))
+
+    def tasks(self, seconds: float = 0) -> int:
+        """Returns how many tasks of ended statements still run, after waiting for their end.
+
+        A task ends soon after its statement if it waits, or asks whether it is cancelled. Spark's own code does not
+        ask while it compares the rows of a join without keys, for minutes if there are many.
+        """
+        return self._calls.call(lambda: self._running(seconds))
+
+    def _running(self, seconds: float) -> int:
+        context = self._session.sparkContext
+        jvm, scheduler = self._session._jvm, context._jsc.sc().taskScheduler()
+        assert jvm is not None
+        for wait in (*[_TASKS_POLL_S] * round(seconds / _TASKS_POLL_S), None):
+            by_executor = jvm.scala.jdk.javaapi.CollectionConverters.asJava(scheduler.runningTasksByExecutors())
+            running = sum(map(int, by_executor.values()))
+            if not running or wait is None:
+                break
+            threading.Event().wait(wait)
+        return running
+
+    @property
+    def owned(self) -> bool:
+        """Returns whether this object started Spark, and may end it."""
+        return self._owns
+
+    def end(self) -> None:
+        """Ends Spark's process with all tasks that run in it; the next engine starts another one."""
+        gateway = SparkContext._gateway
+        self.close()
+        if self._owns and gateway is not None:
+            process = gateway.proc
+            gateway.shutdown()
+            process.kill()
+            process.wait()
+            SparkContext._gateway = SparkContext._jvm = None
 
     def close(self) -> None:
         """Stops Spark, unless it ran before."""

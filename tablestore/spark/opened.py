@@ -76,7 +76,7 @@ def opened_by_name(options: Mapping[str, str]) -> Iterator[OpenedTable]:
 
     path, _ = split_name(given["path"])
     with connect(given["catalog"], token=token_of(given), storage_options=storage_options(given)) as store:
-        yield store.managed_table(path).opened
+        yield store.table(path).opened
 
 
 def token_of(options: Mapping[str, str]) -> str | None:

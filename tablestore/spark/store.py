@@ -19,17 +19,18 @@ from filestore.ambient import system_ambient
 from filestore.arguments import checks_arguments
 from filestore.commit.proposal import AppVersion
 from filestore.delta.state import TableState
-from filestore.errors import InvalidRequest, Unsupported
+from filestore.errors import InvalidRequest
 from filestore.metrics.meter import NO_METER
 from filestore.model.schema import Schema
 from filestore.model.snapshot import Snapshot
 from filestore.operations.fold import fold_table
 from filestore.retention.rules import tag_of
 from tablestore.defaults import PREFIX, table_defaults, with_defaults
-from tablestore.following.result_mode import ResultMode
+from tablestore.following.gaps import OnGap
+from tablestore.following.result_mode import Mode, ResultMode
+from tablestore.following.starting import ScanFrom
 from tablestore.incoming.moments import in_utc
-from tablestore.kafka_table import KafkaTable
-from tablestore.lookup.request import LookupRequest
+from tablestore.lookup.request import Expired, Kind, LookupRequest
 from tablestore.reading.log_tail import VisibleTail
 from tablestore.spark.batch.compaction import spark_changes, spark_compaction, spark_folds
 from tablestore.spark.batch.lookup_join import joined_by_lookup
@@ -89,7 +90,7 @@ class SparkStore(StoreViews):
         options: Mapping[str, str] | None = None,
         comment: str | None = None,
         if_not_exists: bool = False,
-    ) -> Table | KafkaTable:
+    ) -> Table:
         """Makes a table as `Store.create_table` does; ``table-storage.*`` of ``spark.conf`` are its default options."""
         return self.store.create_table(
             name,
@@ -104,21 +105,14 @@ class SparkStore(StoreViews):
     def _defaults(self) -> dict[str, str]:
         return table_defaults({key: v for key, v in self.spark.conf.getAll.items() if key.startswith(PREFIX)})
 
-    def table(self, name: str) -> SparkKafkaTable:
+    def kafka_table(self, name: str) -> SparkKafkaTable:
         """A Kafka table: its changes as DataFrames, batch and stream. All other methods here are for managed tables.
 
         Raises:
             NotFound: there is none.
             Unsupported: ``managed-table``: it is not a Kafka topic.
         """
-        table = self.store.table(name)
-        if isinstance(table, KafkaTable):
-            return SparkKafkaTable(self.spark, table, system_ambient())
-        raise Unsupported(
-            f"table {name} has no connector: it is a managed table, for which SparkStore has read, read_stream, write "
-            "and write_stream",
-            code="managed-table",
-        )
+        return SparkKafkaTable(self.spark, self.store.kafka_table(name), system_ambient())
 
     def write(
         self, name: str, df: DataFrame, overwrite: Overwrite = False, *, if_version: int | None = None
@@ -139,16 +133,14 @@ class SparkStore(StoreViews):
             InvalidRequest: rows that do not fit. Nothing was changed.
             Conflict: lost against other writers. Nothing was changed. ``read-changed``: with `if_version`.
         """
-        return self._write(self._writer(self.store.managed_table(name)), df, overwrite, None, Basis.of(if_version))
+        return self._write(self._writer(self.store.table(name)), df, overwrite, None, Basis.of(if_version))
 
     def write_read(self, name: str, df: DataFrame, overwrite: Overwrite, version: int) -> Snapshot:
         """Writes rows that were worked out from any rows of a version: none of the table may have changed since.
 
         It is for statements of SQL that read the table that they write. Errors are those of `write` with `if_version`.
         """
-        return self._write(
-            self._writer(self.store.managed_table(name)), df, overwrite, None, Basis(version, whole=True)
-        )
+        return self._write(self._writer(self.store.table(name)), df, overwrite, None, Basis(version, whole=True))
 
     def merge(self, name: str, df: DataFrame, *, if_version: int | None = None, whole: bool = False) -> Snapshot:
         """Writes a DataFrame as `write` does, if it puts each key once: the rows of a ``MERGE``.
@@ -163,7 +155,7 @@ class SparkStore(StoreViews):
             InvalidRequest: ``repeated-key``: two rows have one key. Nothing was changed. Or as `write`.
         """
         basis = Basis(if_version, whole=whole)
-        return self._write(self._writer(self.store.managed_table(name)), df, False, None, basis, each_key_once=True)
+        return self._write(self._writer(self.store.table(name)), df, False, None, basis, each_key_once=True)
 
     def write_in_order(self, name: str, df: DataFrame) -> Snapshot:
         """Writes a DataFrame as `write` does, if each delete in it removes the row of its key: the changes of a topic.
@@ -171,7 +163,7 @@ class SparkStore(StoreViews):
         Raises:
             InvalidRequest: ``delete-without-sequence``. Nothing was changed. Or as `write`.
         """
-        return self._write(self._writer(self.store.managed_table(name)), df, False, None, in_order=True)
+        return self._write(self._writer(self.store.table(name)), df, False, None, in_order=True)
 
     def read(
         self,
@@ -205,7 +197,7 @@ class SparkStore(StoreViews):
         if sum((version is not None, timestamp is not None, tag is not None, fresh)) > 1:
             raise InvalidRequest("give only one of version, timestamp, tag and fresh", code="bad-time-travel")
         name, system = split_name(name)
-        table = self.store.managed_table(name)
+        table = self.store.table(name)
         if timestamp is not None:
             version = table.version_at(timestamp)
         if tag is not None:
@@ -222,7 +214,7 @@ class SparkStore(StoreViews):
         state = table.filestore.state(version)  # Delta's own error for a version that is not there is none of ours
         if fresh and (found := self._fresh(table, state)) is not None:
             return found
-        if state.pending():
+        if state.pending:
             return read_overlaid(self.spark, table.filestore, state)
         use_plain_scans(self.spark, table.filestore)
         return read_whole(self.spark, table.location, state, version)
@@ -255,16 +247,16 @@ class SparkStore(StoreViews):
     def read_stream(  # noqa: PLR0913  # what a reader can choose are its arguments
         self,
         name: str,
-        scan: str | None = None,
+        scan: ScanFrom | None = None,
         *,
         timestamp: datetime | None = None,
         version: int | None = None,
         tag: str | None = None,
-        mode: str = "upsert",
+        mode: Mode = "upsert",
         max_rows_per_batch: int | None = None,
         max_versions_per_batch: int | None = None,
         consumer: str | None = None,
-        on_log_gap: str = "fail",
+        on_log_gap: OnGap = "fail",
     ) -> DataFrame:
         """The table's changes as a streaming DataFrame with ``_kind``: the snapshot's rows first, then the log.
 
@@ -313,7 +305,7 @@ class SparkStore(StoreViews):
         Without it, an update or a delete ends the query (``changes-needed``), since it would look like an insert.
         """
         asked = StreamOptions.parse(options)
-        table = self.store.managed_table(name)
+        table = self.store.table(name)
         if asked.mode is ResultMode.UPSERT:
             table.opened.required_log()
         if asked.consumer is not None:
@@ -345,7 +337,7 @@ class SparkStore(StoreViews):
             checkpoint: Where Spark keeps the query's progress.
             trigger: Spark's trigger, such as ``{"processingTime": "1 second"}`` or ``{"availableNow": True}``.
         """
-        writer = self._writer(self.store.managed_table(name))
+        writer = self._writer(self.store.table(name))
         place = fspath(checkpoint)
         query_id = QueryId(self.spark, place)
 
@@ -368,7 +360,7 @@ class SparkStore(StoreViews):
             overwrite: As for `write`.
         """
         app = AppVersion(f"spark.{query_id}", number)
-        return self._write(self._writer(self.store.managed_table(name)), rows, overwrite, app)
+        return self._write(self._writer(self.store.table(name)), rows, overwrite, app)
 
     def lookup_join(  # noqa: PLR0913  # what a join can choose are its arguments
         self,
@@ -376,12 +368,12 @@ class SparkStore(StoreViews):
         name: str,
         on: str | Sequence[str] | Mapping[str, str] | None = None,
         *,
-        kind: str = "left",
+        kind: Kind = "left",
         columns: Sequence[str] | None = None,
         prefix: str = "",
         at: str | None = None,
         fresh: bool = False,
-        expired: str = "fail",
+        expired: Expired = "fail",
     ) -> DataFrame:
         """Joins a DataFrame, batch or streaming, with the rows of a table that have their key (docs/lookup-joins.md).
 
@@ -406,7 +398,7 @@ class SparkStore(StoreViews):
             NotFound: there is no such table or column.
         """
         asked = LookupRequest(on, kind, columns, prefix, at, expired)
-        return joined_by_lookup(self.spark, self.store.managed_table(name).opened, df, asked, fresh=fresh)
+        return joined_by_lookup(self.spark, self.store.table(name).opened, df, asked, fresh=fresh)
 
     def compact(
         self, name: str, full: bool = False, *, partitions: Sequence[Mapping[str, Any]] | None = None
@@ -428,13 +420,13 @@ class SparkStore(StoreViews):
             NotFound: there is no such table.
             InvalidRequest: the table has no such partition columns.
         """
-        table = self.store.managed_table(name).filestore
+        table = self.store.table(name).filestore
         folds, merges = spark_folds(self.spark), spark_compaction(self.spark)
         return compact_on_request(table, full=full, partitions=partitions, fold_runner=folds, runner=merges)
 
     def fold(self, name: str) -> Snapshot | None:
         """Folds pending runs as Spark jobs; returns the snapshot, or None if there were none. Errors: see `compact`."""
-        return fold_table(self.store.managed_table(name).filestore, full=True, runner=spark_folds(self.spark))
+        return fold_table(self.store.table(name).filestore, full=True, runner=spark_folds(self.spark))
 
     def _writer(self, table: Table) -> _Writer:
         """Returns the table's writer, which is kept: it knows what it has repaired, and compacts beside its commits."""

@@ -13,6 +13,7 @@ from filestore.arguments import checks_arguments
 from filestore.checks.report import Report
 from tablestore.defaults import with_defaults
 from tablestore.doctor import examine_named
+from tablestore.lookup.request import Kind
 from tablestore.spark.batch.view_engine import SparkViews
 from tablestore.spark.batch.view_rows import TableReader
 from tablestore.spark.batch.view_session import view_settings
@@ -58,7 +59,7 @@ class StoreViews(ABC):
         left: str,
         right: str,
         on: str | Sequence[str],
-        kind: str = "inner",
+        kind: Kind = "inner",
         select: str | Sequence[str] | None = None,
         at: str | None = None,
         options: Mapping[str, str] | None = None,
@@ -170,4 +171,4 @@ class StoreViews(ABC):
         return view.executed_by(self._views())
 
     def _views(self) -> SparkViews:
-        return SparkViews(self.spark, self._reader, self.store.managed_table)
+        return SparkViews(self.spark, self._reader, self.store.table)

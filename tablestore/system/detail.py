@@ -27,9 +27,9 @@ def detail_of(table: TableIdentity, state: TableState) -> dict[str, Any]:
         "comment": definition.comment,
         "version": state.version,
         "files": len(state.files),
-        "bytes": sum(f.size for f in state.files.values()),
-        "rows": sum(f.live_rows for f in state.files.values()),
-        "pending_runs": sum(map(len, state.pending().values())),
+        "bytes": state.totals.size,
+        "rows": state.totals.live_rows,
+        "pending_runs": len(state.pending),
         "log_topic": None if log is None else log.topic,
         "log_offsets": state.log.offsets,
     }

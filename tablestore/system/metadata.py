@@ -180,12 +180,12 @@ def _buckets(state: TableState) -> Iterator[dict[str, Any]]:
 
 def _held(state: TableState) -> dict[Slot, tuple[tuple[DataFile, ...], tuple[PendingRun, ...]]]:
     """The files and pending runs of each slot."""
-    files, runs = state.slots(), state.pending()
-    return {slot: (files.get(slot, ()), runs.get(slot, ())) for slot in (*files, *runs)}
+    slots = (*state.files.slots, *state.pending.slots)
+    return {slot: (state.files.of(slot), state.pending.of(slot)) for slot in slots}
 
 
 def _files(state: TableState) -> Iterator[dict[str, Any]]:
-    held: Iterable[DataFile | PendingRun] = chain(state.files.values(), *state.pending().values())
+    held: Iterable[DataFile | PendingRun] = chain(state.files, state.pending)
     for file in sorted(held, key=lambda file: file.path):
         own = file if isinstance(file, DataFile) else None
         yield {

@@ -10,8 +10,8 @@ import pyarrow as pa
 from filestore.errors import InvalidRequest, NotFound
 from filestore.model.definition import TableDefinition
 from filestore.model.snapshot import Snapshot
-from filestore.reading.difference import on_local_disk
 from filestore.retention.rules import first_retained
+from filestore.sorting.runs import local_runs
 from filestore.table import FileStore
 from managed_table.opened import OpenedTable
 from tablestore.reading.results import Results
@@ -107,7 +107,7 @@ def system_scan(table: OpenedTable, name: str, versions: Versions) -> SystemScan
             assert versions.after is not None
             until = store.state().version if versions.until is None else versions.until
             changed = changes_parts(store, versions.after, until, versions.columns)
-            return SystemScan(schema, lambda: (rows for part in changed for rows in part.rows(on_local_disk)))
+            return SystemScan(schema, lambda: (rows for part in changed for rows in part.rows(local_runs)))
     at = store.state(versions.at).version
     return SystemScan(schema, lambda: metadata_rows(store, name, at))
 

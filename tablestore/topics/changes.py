@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from filestore.ambient import Ambient
-from filestore.storage.local import temporary_folder
+from filestore.storage.temporary import temporary_folder
 from tablestore.normalizing.normalizer import Normalizer
 from tablestore.normalizing.progress import Positions
 from tablestore.normalizing.spec import NormalizerSpec

@@ -62,7 +62,7 @@ class AskedJoin:
 
 def begin_join(store: Store, asked: AskedJoin) -> MaintainedJoin:
     """Implements `tablestore.Store.maintain_join`."""
-    first, second = (store.managed_table(name) for name in (asked.left, asked.right))
+    first, second = (store.table(name) for name in (asked.left, asked.right))
     definitions = {table.identifier: table.definition for table in (first, second)}
     sides = ordered(first.identifier, second.identifier, definitions)  # as the catalog spells them
     kind = JoinKind.of(asked.kind)
@@ -75,7 +75,7 @@ def begin_join(store: Store, asked: AskedJoin) -> MaintainedJoin:
     if table is None:
         with suppress(AlreadyExists):  # another process was faster
             _create(store, asked.into, query_of(None), asked.options, sides.left, sides.right)
-        table = store.managed_table(asked.into)
+        table = store.table(asked.into)
     found = table.definition.options[VIEW_QUERY]
     if found is None or (known := parse_join(found)) != query_of(known):
         raise AlreadyExists(
@@ -96,7 +96,7 @@ def drop_view(store: Store, name: str, *, if_exists: bool = False) -> None:
         InvalidRequest: ``no-view``: a table that is written to.
         NotFound: ``table-not-found``: there is none.
     """
-    table = _existing(store, name) if if_exists else store.managed_table(name)
+    table = _existing(store, name) if if_exists else store.table(name)
     if table is None:
         return
     if not table.definition.is_view:
@@ -142,11 +142,11 @@ class PlannedView:
         if self.join is not None:
             left, right = self.tables[self.join.left], self.tables[self.join.right]
             _create(self.store, name, self.join, self.asked.options, left.definition, right.definition, comment)
-            return _join(self.store, self.store.managed_table(name), self.join)
+            return _join(self.store, self.store.table(name), self.join)
         assert self.made is not None
         key, options = self.made.primary_key, self.made.options
         self.store.create_table(name, self.made.schema, primary_key=key, options=options, comment=comment)
-        return MaintainedQuery(self.store.managed_table(name), list(self.tables.values()), self.engine)
+        return MaintainedQuery(self.store.table(name), list(self.tables.values()), self.engine)
 
     def explain(self) -> tuple[str, ...]:
         """Returns how the view would be refreshed, a line each."""
@@ -175,7 +175,7 @@ def planned_view(
 
     def definition_of(name: str) -> TableDefinition:
         if name not in tables:
-            tables[name] = store.managed_table(name)
+            tables[name] = store.table(name)
         return tables[name].definition
 
     join = _plain_join(asked, definition_of)
@@ -236,7 +236,7 @@ def open_view(store: Store, name: str) -> MaintainedJoin | MaintainedQuery:
         InvalidRequest: ``no-view``: the table is none.
         NotFound: ``table-not-found``: there is no such view, or a table that it reads is not there any more.
     """
-    table = store.managed_table(name)
+    table = store.table(name)
     options = table.definition.options
     if options[VIEW_QUERY] is None:
         raise _no_view(name)
@@ -254,7 +254,7 @@ def _join(store: Store, table: Table, query: JoinQuery) -> MaintainedJoin:
 def _read(store: Store, view: Table, name: str) -> Table:
     """Opens a table that a view reads; an error names the view, which whoever refreshes many has not named."""
     try:
-        return store.managed_table(name)
+        return store.table(name)
     except TableStoreError as error:
         raise error.about(f"the view {view.identifier} reads {name}") from error
 
@@ -314,7 +314,7 @@ def _no_view(name: str) -> InvalidRequest:
 def _existing(store: Store, name: str) -> Table | None:
     """Opens a table; returns None if there is none, and raises `AlreadyExists` for a view of the catalog."""
     try:
-        return store.managed_table(name)
+        return store.table(name)
     except NotFound as error:
         if error.code == "is-view":
             raise AlreadyExists(f"there is a view {name} already: take another name", code="table-exists") from error

@@ -86,8 +86,8 @@ class EventCheck:
         columns = self.query.of_side(Side.LEFT)
         state = self.events.state(version)
         named = {column.name: column.source for column in columns}
-        events = self._read(self.events, state, list(state.files.values()), list(named.values()))
-        stored = self._read(self.view, output, list(output.files.values()), list(named))
+        events = self._read(self.events, state, list(state.files), list(named.values()))
+        stored = self._read(self.view, output, list(output.files), list(named))
         if (wanted := Fingerprint.of(events)) != (have := Fingerprint.of(stored)):
             yield lacking_events(wanted.rows, have.rows, version)
 
@@ -122,7 +122,7 @@ class EventCheck:
             return
         whole = before is None or entry.snapshot().operation is Operation.OVERWRITE
         state = self.events.state(until)
-        files = list(state.files.values()) if whole or before is None else self._inserted(before[events_id], state)
+        files = list(state.files) if whole or before is None else self._inserted(before[events_id], state)
         dimension = Dimension.of(self.query, self.other, self.other.state(at), oldest=False)
         definition = output.definition
         with self.events.reading(until), self.other.reading(at), self.view.reading(entry.version):

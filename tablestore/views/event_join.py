@@ -92,7 +92,7 @@ class EventJoin(MaintainedJoin):
     ) -> list[DataFile]:
         """Returns the files with the events that a refresh adds."""
         if since is None:
-            return list(state.files.values())
+            return list(state.files)
         before, columns = events.definition(since[0]), self.query.left_columns
         if not same_columns(before, state.definition, columns):
             raise InvalidRequest(

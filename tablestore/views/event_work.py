@@ -17,11 +17,11 @@ from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile
 from filestore.reading.difference import Spill
 from filestore.reading.scan import ScanPlan, plan_scan, scan
-from filestore.rows.bucketing import bucket_of
 from filestore.rows.casting import cast_rows
 from filestore.rows.frames import arrow_table, frame_of, narrowed, polars_schema
 from filestore.sorting.chunks import BUCKET_COLUMN
 from filestore.sorting.external import sorted_batches
+from filestore.sorting.order import bucketed
 from filestore.sorting.runs import gathered
 from filestore.table import FileStore
 from tablestore.lookup.lookups import Lookups
@@ -94,7 +94,7 @@ class EventWork:
             definition: The definition of the view's table.
             disk: Opens a place for rows that do not fit into memory.
         """
-        batches = (batch for rows in self.results(definition) for batch in _with_bucket(rows, definition).to_batches())
+        batches = (batch for rows in self.results(definition) for batch in bucketed(rows, definition).to_batches())
         by = [BUCKET_COLUMN] if definition.buckets > 1 else []
         yield from sorted_batches(batches, by, _SORT_BYTES, disk)
 
@@ -160,8 +160,3 @@ def _as_key(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     schema = pa.schema([field])
     found = narrowed(frame_of(pa.table({field.name: values}))[field.name], polars_schema(schema)[field.name])
     return arrow_table(found.to_frame(), schema).column(field.name)
-
-
-def _with_bucket(rows: pa.Table, definition: TableDefinition) -> pa.Table:
-    buckets = bucket_of(rows, definition.bucket_key, definition.buckets)
-    return rows.append_column(BUCKET_COLUMN, pa.array(buckets, pa.int32()))

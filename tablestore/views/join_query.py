@@ -22,6 +22,7 @@ from sqlglot.errors import SqlglotError
 
 from filestore.errors import InvalidRequest, NotFound, Unsupported
 from filestore.model.definition import TableDefinition
+from filestore.model.names import quoted
 from filestore.model.text import name_list
 from filestore.model.types import to_sql
 
@@ -96,7 +97,7 @@ class SystemTime:
 
     def sql(self) -> str:
         """Returns the time as text."""
-        return "CURRENT_TIMESTAMP()" if self.column is None else f"l.{_quoted(self.column)}"
+        return "CURRENT_TIMESTAMP()" if self.column is None else f"l.{quoted(self.column)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +123,9 @@ class JoinQuery:
 
     def sql(self) -> str:
         """Returns the query as text, from which `parse_join` makes an equal value."""
-        columns = ", ".join(f"{c.side}.{_quoted(c.source)} AS {_quoted(c.name)}" for c in self.columns)
-        left, right = (".".join(map(_quoted, name.split("."))) for name in (self.left, self.right))
-        on = " AND ".join(f"l.{_quoted(left)} = r.{_quoted(right)}" for left, right in self.on)
+        columns = ", ".join(f"{c.side}.{quoted(c.source)} AS {quoted(c.name)}" for c in self.columns)
+        left, right = (".".join(map(quoted, name.split("."))) for name in (self.left, self.right))
+        on = " AND ".join(f"l.{quoted(left)} = r.{quoted(right)}" for left, right in self.on)
         time = "" if self.time is None else f" FOR SYSTEM_TIME AS OF {self.time.sql()}"
         return f"SELECT {columns} FROM {left} AS l {self.kind.upper()} JOIN {right}{time} AS r ON {on}"
 
@@ -395,7 +396,3 @@ def _check_time(column: str, left_name: str, left: TableDefinition) -> None:
             "or leave the time out for the version that is the newest one at the refresh",
             code="bad-join",
         )
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

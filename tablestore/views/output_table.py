@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from filestore.errors import InvalidRequest, NotFound
 from filestore.model.definition import TableDefinition
+from filestore.model.names import listed
 from filestore.model.schema import Column, Schema
 from filestore.model.types import is_wider, to_sql
 from tablestore.views.join_query import JoinQuery, Side
@@ -42,7 +43,7 @@ def output_options(query: JoinQuery, left: TableDefinition, given: Mapping[str, 
     own = {VIEW_QUERY: query.sql()}
     if query.time is None:
         names = _names(query)
-        own |= {"bucket": str(left.buckets), "bucket-key": ",".join(names[name] for name in left.bucket_key)}
+        own |= {"bucket": str(left.buckets), "bucket-key": listed(names[name] for name in left.bucket_key)}
     else:
         own["view.engine"] = LOOKUP
     if taken := [name for name in own if name in given and given[name] != own[name]]:

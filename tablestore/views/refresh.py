@@ -10,11 +10,13 @@ from typing import Protocol
 import polars as pl
 import pyarrow as pa
 
+from filestore.delta.by_slot import FileTotals
 from filestore.delta.state import TableState
 from filestore.errors import TableStoreError
 from filestore.files.writer import TableFiles
 from filestore.model.definition import TableDefinition
-from filestore.reading.difference import Spill, on_local_disk
+from filestore.reading.difference import Spill
+from filestore.sorting.runs import local_runs
 from filestore.table import FileStore
 from filestore.threads import in_threads
 from tablestore.reading.keyed_rows import keyed_rows
@@ -139,7 +141,7 @@ def in_own_threads(job: WriteJob, work: Sequence[Work]) -> Sequence[TaskOutcome]
     def one(numbered: tuple[int, Work]) -> TaskOutcome:
         number, part = numbered
         try:
-            return job.run(part.batches(job.table.definition, on_local_disk), f"{number}.0")
+            return job.run(part.batches(job.table.definition, local_runs), f"{number}.0")
         except TableStoreError as error:
             return TaskOutcome(error=error)
 
@@ -150,10 +152,11 @@ def _buckets(left: TableState, changes: Changes | None, keys: pl.DataFrame | Non
     """Returns the buckets in which rows of the result may change."""
     changed = set() if changes is None else {difference.slot.bucket for difference in changes.slots}
     if keys is None or keys.height:
-        changed |= {slot.bucket for slot in (*left.slots(), *left.pending())}
+        changed |= {slot.bucket for slot in (*left.files.slots, *left.pending.slots)}
     return sorted(changed)
 
 
 def _of_bucket(state: TableState, bucket: int) -> TableState:
     """Returns the state with the files of one bucket, so that a task gets no more."""
-    return replace(state, files={path: file for path, file in state.files.items() if file.slot.bucket == bucket})
+    files = state.files.of_bucket(bucket)
+    return replace(state, files=files, totals=FileTotals.of(files))

@@ -209,7 +209,7 @@ class View(ABC, Generic[Result]):
                 read = read_versions(output, *(store.state().table_id for store in self._stores))
                 if read is not None:
                     return self._compared(output, read)
-                empty = not output.files and not output.pending()
+                empty = not output.files and not output.pending
                 return [] if empty else [unchecked("a table that it reads was created again since its last refresh")]
         except TableStoreError as error:
             if error.code == "table-replaced" or isinstance(error, Unavailable):

@@ -305,6 +305,8 @@ def _groups(query: ViewQuery, tree: exp.Select, names: SourceNames, primary_key:
         if at is not None:  # GROUP BY 1, or the name of a column of the result
             expression = tree.expressions[at].unalias()
             place = query.expression(items[at]) if isinstance(tree.expressions[at], exp.Alias) else items[at]
+        if expression.find(exp.Collate):
+            raise NotPlainError(f"the group {shown(expression)} has a collation, by which one group has several texts")
         is_window = _is_window(expression)
         name = _result_column(expression, tree, names, is_window=is_window)
         if not is_window and name.lower() not in given and _may_be_null(expression, tree, names):
@@ -322,6 +324,8 @@ def _is_safe(expression: exp.Expr) -> bool:
         return all(map(_is_safe, (expression.this, *expression.expressions)))
     if isinstance(expression, exp.Paren | exp.TimestampTrunc | exp.DateTrunc):
         return _is_safe(expression.this)
+    if isinstance(expression, exp.Neg):
+        return isinstance(expression.this, exp.Literal)  # the least of all integers has none
     if _is_window(expression):
         return len(expression.expressions) == 2 and isinstance(expression.expressions[0], exp.Column)  # and the length
     return isinstance(expression, exp.Column | exp.Literal)
@@ -367,15 +371,23 @@ def _result_column(expression: exp.Expr, tree: exp.Select, names: SourceNames, *
     raise NotPlainError(f"its columns lack {what}the group {shown(expression)}, by which its rows are known")
 
 
-_NULL_FOR_NULL = (exp.Paren, exp.TimestampTrunc, exp.DateTrunc, exp.Year, exp.Month, exp.Day)
+_NULL_FOR_NULL = (
+    *(exp.Paren, exp.Neg, exp.Upper, exp.Lower, exp.Length, exp.Not),
+    *(exp.TimestampTrunc, exp.DateTrunc, exp.Year, exp.Month, exp.Day),
+)
 
 
 def _may_be_null(expression: exp.Expr, tree: exp.Select, names: SourceNames) -> bool:
     """Returns whether a group may be null, as far as that can be seen."""
-    if isinstance(expression, exp.Literal):
+    if isinstance(expression, exp.Literal | exp.Boolean | exp.Is):
         return False
     if isinstance(expression, exp.Coalesce):
         return all(_may_be_null(part, tree, names) for part in (expression.this, *expression.expressions))
+    if isinstance(expression, exp.Case | exp.If):
+        branches = expression.args.get("ifs") or [expression]
+        last = expression.args.get("default" if isinstance(expression, exp.Case) else "false")
+        results = [branch.args["true"] for branch in branches]
+        return last is None or any(_may_be_null(part, tree, names) for part in (*results, last))
     if isinstance(expression, _NULL_FOR_NULL):
         return _may_be_null(expression.this, tree, names)
     normal = names.normal(expression)

@@ -19,7 +19,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from filestore.errors import InvalidRequest, NotFound, Unsupported
 from filestore.model.definition import TableDefinition
-from filestore.model.types import quoted
+from filestore.model.names import quoted
 from tablestore.views.join_query import is_plain_star
 from tablestore.views.spark_syntax import parsed
 from tablestore.views.statement import Place

@@ -7,7 +7,7 @@ since the delete has happened later. So it is an error; the rows of such deletes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,12 +16,13 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filestore.delta.by_slot import BySlot, LookupFiles
 from filestore.errors import InvalidRequest
 from filestore.files.writer import TableFiles
 from filestore.lookup.file_lookup import FileLookup
 from filestore.merge.deduplicate import ORDINAL_COLUMN, former_rows
 from filestore.model.definition import TableDefinition
-from filestore.model.files import DataFile, PendingRun, Slot, Tombstones
+from filestore.model.files import PendingRun, Slot, Tombstones
 from filestore.model.merging import Deletes
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.reading.get import NUMBER, rows_of_slot
@@ -52,9 +53,7 @@ class ChangesInOrder:
         looked_up: The slots in which it is right only for the stored rows that were found.
     """
 
-    def __init__(
-        self, table: TableFiles, base: Mapping[Slot, Sequence[DataFile]], runs: Mapping[Slot, Sequence[PendingRun]]
-    ) -> None:
+    def __init__(self, table: TableFiles, base: LookupFiles, runs: BySlot[PendingRun]) -> None:
         self._table = table
         self._base = base
         self._runs = runs
@@ -111,7 +110,7 @@ class ChangesInOrder:
 
     def _stored(self, slot: Slot, probes: pa.Table, sequence: str) -> Iterator[_History]:
         """Yields what the table has of the keys: remembered deletes, rows of files, then pending runs in order."""
-        table, definition, base = self._table, self._table.definition, tuple(self._base.get(slot, ()))
+        table, definition, base = self._table, self._table.definition, self._base.of(slot)
         numbers = probes.column(NUMBER).to_numpy()
         for run in (file for file in base if isinstance(file, Tombstones)):
             for match in FileLookup(table, run, [sequence]).find(probes):
@@ -121,7 +120,7 @@ class ChangesInOrder:
         for found in rows_of_slot(table, PendingSlot(slot, base, ()), probes, [sequence]):
             all_of_them = np.ones(found.num_rows, dtype=np.bool_)
             yield _History(found.column(NUMBER).to_numpy(), found.column(sequence), all_of_them)
-        runs, names = self._runs.get(slot, ()), list(definition.primary_key)
+        runs, names = self._runs.of(slot), list(definition.primary_key)
         for chunk in pending_chunks(table, slot, runs, [*names, sequence], RequestedKeys(definition, probes)):
             rows = _counting(chunk, definition)
             rows = rows.take(pa.array(np.argsort(rows.column(ORDINAL_COLUMN).to_numpy())))

@@ -60,7 +60,7 @@ class Drop:
         if not self.unless_changed:
             return frozenset()
         buckets = range(state.definition.buckets)
-        chosen = {slot.partition for slot in (*state.slots(), *state.pending()) if slot.partition in self.partitions}
+        chosen = {p for p in state.files.partitions | state.pending.partitions if p in self.partitions}
         return frozenset(Slot(partition, bucket) for partition in chosen for bucket in buckets)
 
 
@@ -96,7 +96,7 @@ def parse_spec(text: str) -> dict[str, str | None]:
     """
     if text.lstrip().startswith("{"):
         try:
-            spec = json.loads(text)
+            spec = json.loads(text, strict=False)  # a parameter of SQL may have any character
         except ValueError as error:
             raise _bad_spec(text) from error
         if not all(value is None or isinstance(value, str | int) for value in spec.values()):

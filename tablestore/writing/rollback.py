@@ -36,7 +36,8 @@ from filestore.model.snapshot import Operation, Snapshot
 from filestore.operations.fold import fold_table
 from filestore.operations.refold import Refolded, refold
 from filestore.operations.replaced_rows import ReplacedRows
-from filestore.reading.difference import VersionPair, changed_rows, differences, on_local_disk
+from filestore.reading.difference import VersionPair, changed_rows, differences
+from filestore.sorting.runs import local_runs
 from filestore.unreadable import is_unreadable
 from log.table.session import LogSession, log_session
 from log.table.store import LogWriter
@@ -160,7 +161,7 @@ class _Attempt(CommitAttempt):
 
     def prepare(self) -> Proposal | None:
         """Folds pending runs, and logs the changes to the older version's rows."""
-        if self.base.pending() and not self._work.unread:  # written before the rollback, and rolled back with the rest
+        if self.base.pending and not self._work.unread:  # written before the rollback, and rolled back with the rest
             fold_table(self._filestore, full=True)
             self.base = self._filestore.state()
             self._require_definition()
@@ -242,7 +243,7 @@ class _Attempt(CommitAttempt):
         unread = self._work.unread
         table = self._filestore.table_files(base)
         cdc = () if unread else self._changes.of_files(table, what.differences(base), changed)
-        pending = tuple(run for runs in base.pending().values() for run in runs) if unread else ()
+        pending = tuple(base.pending) if unread else ()
         return Proposal(
             operation=Operation.OVERWRITE if unread else Operation.ROLLBACK,
             commit_id=self.commit_id,
@@ -297,7 +298,7 @@ class _Attempt(CommitAttempt):
         complete = _logs_former_rows(base)
         differing = [difference for difference in differences(base, self._target) if difference.slot in slots]
         for difference in sorted(differing, key=lambda difference: repr(difference.slot)):
-            for rows in changed_rows(versions, difference, on_local_disk):
+            for rows in changed_rows(versions, difference, local_runs):
                 upserts = pc.not_equal(rows.column(KIND_COLUMN), str(RowKind.UPDATE_BEFORE))
                 writer.append(difference.slot.bucket, rows if complete else rows.filter(upserts))
 

@@ -83,7 +83,8 @@ class RowCommand:
             if not rows.num_rows:
                 return None
             try:
-                return writer.write(GivenRows(rows), base=state, basis=Basis.of(state.version))
+                with GivenRows(rows) as given:
+                    return writer.write(given, base=state, basis=Basis.of(state.version))
             except Conflict as conflict:
                 if conflict.code != READ_CHANGED or begun == state.definition.options["commit.max-retries"]:
                     raise

@@ -13,7 +13,7 @@ The methods of `Write` are the four steps of log/table/PROTOCOL.md section 4, in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
@@ -23,12 +23,13 @@ from filestore.commit.conflict import Rebase
 from filestore.commit.loop import Committed
 from filestore.commit.proposal import AppVersion, LogChanges, Premises, Proposal
 from filestore.commit.protocol import CommitAttempt, attempt_each
+from filestore.delta.by_slot import LookupFiles
 from filestore.delta.state import TableState
 from filestore.errors import Conflict, Corrupt, InvalidRequest, Unavailable
 from filestore.files.leftovers import remove
 from filestore.files.writer import TableFiles
 from filestore.model.definition import TableDefinition
-from filestore.model.files import DataFile, Slot
+from filestore.model.files import Slot
 from filestore.model.log_range import LogTransaction
 from filestore.model.snapshot import Operation
 from filestore.operations.replaced_rows import ChangeRunner, ReplacedRows
@@ -175,7 +176,7 @@ class Write(CommitAttempt):
         self._order = LogOrder(table.filestore, self._log, base, self._commit_id)
         self._replaced = ReplacedRows(table.changes)
         self._result = WriteResult(())
-        self._stored: Mapping[Slot, Sequence[DataFile]] = {}
+        self._stored = LookupFiles()
         self._transactions: list[LogTransaction] = []
         self._written: set[str] = set()
         self._discarded = False
@@ -203,8 +204,8 @@ class Write(CommitAttempt):
     def _nothing_to_do(self) -> bool:
         if self._drop is None:
             return False
-        slots = (*self.base.slots(), *self.base.pending())
-        return not any(slot.partition in self._drop.partitions for slot in slots)
+        there = self.base.files.partitions | self.base.pending.partitions
+        return not any(partition in self._drop.partitions for partition in there)
 
     @property
     def _is_committed(self) -> bool:
@@ -214,12 +215,14 @@ class Write(CommitAttempt):
     # ------------------------------------------------------------------------------------------ 2. run
 
     def prepare(self) -> Proposal | None:
-        """Runs the tasks, and proposes their results."""
+        """Runs the tasks, and proposes their results; None: there was nothing to write, and nothing to remember."""
         if self._nothing_to_do:
             return None
         if self._is_committed:
             return Proposal(self._operation, self._commit_id, self.base.version, app=self._app)
         self._run_tasks()
+        if not (self._result.results or self._transactions or self._replacing or self._app):
+            return None
         if self._reads and (late := sum(result.rows_late for result in self._result.results)):
             raise late_rows(late, self.base.definition)
         self._log_replacement()
@@ -249,7 +252,7 @@ class Write(CommitAttempt):
 
     def _run_tasks(self) -> None:
         base, replaces = self.base, self._replacing is not None
-        self._stored = stored = {} if replaces else base.lookup_files(self._filestore.ambient.now_ms())
+        self._stored = stored = LookupFiles() if replaces else base.lookup_files(self._filestore.ambient.now_ms())
         later = base.definition.merges_on_read and not replaces
         refuses_late = later and self._reads and base.definition.sequence_field and not base.definition.merges_values
         table = self._table_files(base)
@@ -260,8 +263,8 @@ class Write(CommitAttempt):
             self._transaction_prefix,
             recorded(table.definition, empty=not stored, overwrite=replaces),
             later=later,
-            runs=base.pending() if refuses_late else None,
-            in_order=base.pending() if self._in_order else None,
+            runs=base.pending if refuses_late else None,
+            in_order=base.pending if self._in_order else None,
             only=None if self._replacing is None else self._replacing.bound,
         )
         outcomes = self._run(job)
@@ -368,7 +371,7 @@ class Write(CommitAttempt):
         self,
         former: WriteResult,
         state: TableState,
-        stored: Mapping[Slot, Sequence[DataFile]],
+        stored: LookupFiles,
         changed: frozenset[Slot],
     ) -> None:
         """Refuses a write whose rows rest on rows that have changed. Keys that had no row count, too."""
@@ -384,8 +387,8 @@ class Write(CommitAttempt):
             if result.slot in changed and (
                 stays
                 or not same_rows(
-                    superseded_rows(table, before.get(result.slot, ()), former_result),
-                    superseded_rows(table, stored.get(result.slot, ()), result),
+                    superseded_rows(table, before.of(result.slot), former_result),
+                    superseded_rows(table, stored.of(result.slot), result),
                 )
             ):
                 raise read_changed(self.base.version, state.version)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import pyarrow as pa
 
+from filestore.delta.by_slot import BySlot, LookupFiles
 from filestore.errors import TableStoreError
 from filestore.files.leftovers import remove
 from filestore.files.writer import TableFiles
 from filestore.model.changelog import ChangelogProducer
-from filestore.model.files import DataFile, PendingRun, Slot
+from filestore.model.files import PendingRun, Slot
 from filestore.model.log_range import LogTransaction
 from filestore.model.partition_set import PartitionSet
 from filestore.writing.fold import rebase_slot
@@ -24,6 +27,8 @@ from tablestore.writing.overwrite import only_in
 
 __all__ = ["TaskOutcome", "WriteJob", "WriteRunner", "discard_outcomes"]
 
+_ROWS_AT_ONCE = 4096
+_BYTES_AT_ONCE = 4 << 20
 
 _Work = Callable[[TableFiles, ChangeSink | None], Iterable[SlotResult]]
 
@@ -43,7 +48,7 @@ class WriteJob:
 
     Attributes:
         table: The table to which files are written.
-        base: Live files by slot; empty for an overwrite, which looks nothing up.
+        base: What keys are looked up in; empty for an overwrite, which looks nothing up.
         log: The log to write to; None for a table without one, and for an overwrite.
         transaction_prefix: ``{table uuid}/{commit id}``.
         producer: Which changes the tasks write as change data.
@@ -55,13 +60,13 @@ class WriteJob:
     """
 
     table: TableFiles
-    base: Mapping[Slot, Sequence[DataFile]]
+    base: LookupFiles
     log: LogSession | None
     transaction_prefix: str
     producer: ChangelogProducer = ChangelogProducer.NONE
     later: bool = False
-    runs: Mapping[Slot, Sequence[PendingRun]] | None = None
-    in_order: Mapping[Slot, Sequence[PendingRun]] | None = None
+    runs: BySlot[PendingRun] | None = None
+    in_order: BySlot[PendingRun] | None = None
     only: PartitionSet | None = None
     skip_unchanged: bool = False
 
@@ -74,7 +79,7 @@ class WriteJob:
         """
         if self.only is not None:
             batches = only_in(batches, self.table.definition.partition_by, self.only)
-        ordered = ChangesInOrder(self.table, self.base, self.in_order or {})
+        ordered = ChangesInOrder(self.table, self.base, self.in_order or BySlot())
         if self.in_order is not None:
             batches = ordered.checked(batches)
 
@@ -97,7 +102,7 @@ class WriteJob:
         """Computes results again after other commits changed their slots; `base` is that of the newest version."""
         return self._logged(
             attempt,
-            lambda table, sink: (rebase_slot(table, self.base.get(r.slot, ()), r, sink) for r in earlier),
+            lambda table, sink: (rebase_slot(table, self.base.of(r.slot), r, sink) for r in earlier),
             written_files(earlier),
         )
 
@@ -118,21 +123,49 @@ class WriteJob:
     def _with_log(self, log: LogStore, attempt: str, work: _Work, done: list[SlotResult]) -> TaskOutcome:
         writer = log.begin(f"{self.transaction_prefix}/{attempt}")
         try:
-            with self.table.synced_together() as table:
-                done.extend(work(table, _sink(writer, table)))
+            with self.table.synced_together() as table, _Changes(writer, table) as changes:
+                done.extend(work(table, changes))
             return TaskOutcome(tuple(done), writer.prepare())
         except BaseException:
             writer.abort()
             raise
 
 
-def _sink(writer: LogWriter, table: TableFiles) -> ChangeSink:
-    columns = [*table.definition.schema.names, "_kind"]
+class _Changes:
+    """Sends changes to the log, those of small slots together: a log takes as long for a few rows as for thousands.
 
-    def append(slot: Slot, rows: pa.Table) -> None:
-        writer.append(slot.bucket, rows.select(columns))
+    Args:
+        writer: The log.
+        table: The table, whose columns it takes.
+    """
 
-    return append
+    def __init__(self, writer: LogWriter, table: TableFiles) -> None:
+        self._writer = writer
+        self._columns = [*table.definition.schema.names, "_kind"]
+        self._waiting: dict[int, list[pa.Table]] = {}
+        self._rows = self._bytes = 0
+
+    def __call__(self, slot: Slot, rows: pa.Table) -> None:
+        """Takes changes of a slot; those of a bucket stay in their order."""
+        rows = rows.select(self._columns)
+        self._waiting.setdefault(slot.bucket, []).append(rows)
+        self._rows += rows.num_rows
+        self._bytes += rows.nbytes
+        if self._rows >= _ROWS_AT_ONCE or self._bytes >= _BYTES_AT_ONCE:
+            self._send()
+
+    def _send(self) -> None:
+        for bucket, waiting in self._waiting.items():
+            for _, alike in itertools.groupby(waiting, key=lambda rows: rows.schema):  # rows of a rebase may have nulls
+                self._writer.append(bucket, pa.concat_tables(alike).combine_chunks())
+        self._waiting, self._rows, self._bytes = {}, 0, 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *exc: object) -> None:
+        if kind is None:
+            self._send()
 
 
 def discard_outcomes(table: TableFiles, outcomes: Iterable[TaskOutcome]) -> None:

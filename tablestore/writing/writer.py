@@ -82,7 +82,7 @@ class TableWriter:
         basis: Basis | None = None,
         in_order: bool = False,
     ) -> Snapshot:
-        """Writes the runner's rows as one commit.
+        """Writes the runner's rows as one commit; no rows that replace nothing and have no number are none.
 
         Args:
             run: Writes the rows, in the columns of the job's table; it runs again when the write begins again.
@@ -93,6 +93,9 @@ class TableWriter:
             base: The newest version, if the caller has just read it.
             basis: The stored rows on which the write rests; None if its rows are changes as they arrived.
             in_order: Whether they are in the order in which they happened: then each delete removes its key's row.
+
+        Returns:
+            The snapshot that has the rows; the newest one where there was nothing to write.
 
         Raises:
             InvalidRequest: rows that do not fit; nothing was changed. ``delete-without-sequence``: with `in_order`.
@@ -116,9 +119,9 @@ class TableWriter:
             return Write(self._table, base, run, replacing, terms)
 
         committed = self._committed(begin, base)
-        assert committed is not None, "a write always commits"
-        self._expiry.run_if_due(self._ambient, committed.state.definition.options, self.drop_partitions)
-        return committed.snapshot
+        state = self._filestore.state() if committed is None else committed.state
+        self._expiry.run_if_due(self._ambient, state.definition.options, self.drop_partitions)
+        return self._filestore.snapshot(state.version) if committed is None else committed.snapshot
 
     def drop_partitions(self, choose: Callable[[TableState], Drop]) -> Snapshot | None:
         """Drops partitions with everything that is in them at the commit; returns None if they are empty.

@@ -45,7 +45,7 @@ class Shop:
 
     def _created(self, store: tablestore.Store, name: str, columns: str, buckets: str) -> Table:
         store.create_table(name, columns, primary_key=["id"], options={"bucket": buckets} | NO_LOG)
-        return store.managed_table(name)
+        return store.table(name)
 
     def orders(self, ids: np.ndarray) -> pl.DataFrame:
         return pl.DataFrame(

@@ -39,7 +39,7 @@ def filled(store: tablestore.Store, name: str, rows: int, options: dict[str, str
         primary_key=["id"],
         options={"bucket": "4"} | NO_LOG | options,
     )
-    table = store.managed_table(name)
+    table = store.table(name)
     ids = np.arange(rows)
     names = pl.Series("name", dice.integers(0, 1 << 40, rows)).cast(pl.String)
     table.write(

@@ -66,7 +66,7 @@ class Place:
 
     def reopened(self) -> Table:
         """The table as a process sees it that has not read it yet."""
-        return self.lake.store.managed_table("bench.orders")
+        return self.lake.store.table("bench.orders")
 
 
 @contextmanager

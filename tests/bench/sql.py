@@ -95,7 +95,7 @@ class Bench:
 
     def plan(self) -> None:
         """How long a SELECT takes until it is planned, beside the same on Delta's path."""
-        path = self.store.managed_table("bench.by_sql").location
+        path = self.store.table("bench.by_sql").location
         for who, source in ((SQL, "lake.bench.by_sql"), (DELTA, f"delta.`{path}`")):
             text = f"SELECT * FROM {source} WHERE order_id = 5"
             self.timings.take("plan", who, lambda text=text: self.spark.sql(text)._jdf.queryExecution().analyzed())

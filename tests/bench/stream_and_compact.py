@@ -29,6 +29,7 @@ from compaction.choice import sorted_runs
 from filestore.errors import Conflict
 from filestore.model.snapshot import Operation
 from tablestore import Table
+from tests.tables import by_slot
 
 BUCKETS = 4
 TRIGGER = 5
@@ -103,7 +104,7 @@ def stream(table: Table, keys: np.ndarray, arguments: argparse.Namespace, consol
         else:
             keys[ids] = number
         seen.commit_s.append(time.perf_counter() - start)
-        slots = table.filestore.state().slots().values()
+        slots = by_slot(table.filestore.state())
         seen.files.append(sum(map(len, slots)))
         seen.runs.append(max(len(sorted_runs(files, table.definition)) for files in slots))
         if elapsed - reported >= REPORT_S:

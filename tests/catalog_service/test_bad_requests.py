@@ -71,7 +71,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
     "text-option-name": ({"options": {"log.kafka.properties.\ud800": "1"}}, "bad-text", "U+D800"),
     "text-member": ({"\ud800": 1}, "bad-text", "U+D800"),
     "column-reserved": ({"columns": [ID, {"name": "_kind", "type": "INT"}]}, "bad-column-name", "rename"),
-    "column-comma": ({"columns": [ID, {"name": "a,b", "type": "INT"}]}, "bad-column-name", "rename"),
+    "column-blank": ({"columns": [ID, {"name": " ", "type": "INT"}]}, "bad-column-name", "empty"),
     "column-empty": ({"columns": [ID, {"name": "", "type": "INT"}]}, "bad-column-name", "empty"),
     "columns-none": ({"columns": [], "primary_key": []}, "empty-schema", "at least one"),
     "schema-garbage": ({"columns": None, "schema": "id id id"}, "bad-column-list", "NOT NULL"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -13,6 +15,11 @@ from tablestore.cli import app
 from tests.cli.programs import Program
 
 Run = Callable[..., Result]
+
+
+def objects(result: Result) -> list[Any]:
+    """The objects that a command has printed as JSON."""
+    return [json.loads(line) for line in result.stdout.splitlines()]
 
 
 @pytest.fixture

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
+import re
 import signal
 import subprocess
 import sys
+import termios
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -49,6 +53,54 @@ class Program:
         if self.process.poll() is None:
             self.process.kill()
         self.wait()
+
+
+class Terminal:
+    """The command in a terminal: Ctrl-C reaches all its processes."""
+
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._keys, screen = pty.openpty()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tablestore.cli", *arguments],
+            stdin=screen,
+            stdout=screen,
+            stderr=screen,
+            env=os.environ | dict(environment),
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(screen)
+        self._written = ""
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        while True:
+            try:
+                read = os.read(self._keys, 4096)
+            except OSError:  # Linux says so when the last process has closed the terminal
+                return
+            if not read:
+                return
+            self._written += read.decode()
+
+    @property
+    def shown(self) -> str:
+        """What it has written, without colours."""
+        return re.sub(r"\x1b\[\d*m", "", self._written)
+
+    def type(self, text: str) -> None:
+        os.write(self._keys, text.encode())
+
+    def until_shown(self, text: str, count: int = 1) -> None:
+        until(lambda: self.shown.count(text) >= count, what=f"{count} times {text!r} on the terminal")
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self._reader.join()
+        os.close(self._keys)
 
 
 class _Lines:

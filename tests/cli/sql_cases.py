@@ -7,7 +7,7 @@ import decimal
 
 import pyarrow as pa
 
-__all__ = ["COLUMNS", "FOR_POLARS", "FOR_SPARK", "ROWS"]
+__all__ = ["COLUMNS", "FOR_POLARS", "FOR_SPARK", "MISTYPED", "NOT_MISTYPED", "ROWS"]
 
 COLUMNS = (
     "id BIGINT, n INT, tiny TINYINT, s STRING, x DOUBLE, f FLOAT, b BOOLEAN, d DATE, ts TIMESTAMP, "
@@ -191,3 +191,74 @@ FOR_SPARK = [
     "nonsense",
     "",
 ]
+
+MISTYPED = {
+    "SELEC 1": "bad-statement",
+    "-- the first\nselct id FROM t": "bad-statement",
+    "INSRET INTO t (id) VALUES (1)": "bad-statement",
+    "SELECT none FROM t": "unknown-column",
+    "SELECT nmae FROM lake.shop.t": "unknown-column",
+    "SELECT id, upper(nmae) AS s FROM t": "unknown-column",
+    "SELECT id FROM t WHERE n + 1 = nmae": "unknown-column",
+    "SELECT id FROM t WHERE nmae LIKE 'a%'": "unknown-column",
+    "SELECT n / 2 AS half, CASE WHEN nmae THEN 1 END AS c FROM t": "unknown-column",
+    "SELECT n + 1 AS more FROM t ORDER BY moer": "unknown-column",
+    "SELECT n, count(*) FROM t GROUP BY n HAVING sum(nmae) > 1": "unknown-column",
+    "SELECT sum(n + nmae) AS total FROM t": "unknown-column",
+    "SELECT a.id FROM t AS a JOIN u AS o ON a.id = o.idd": "unknown-column",
+    "SELECT a.total FROM t AS a LEFT JOIN u AS b ON a.id = b.id": "unknown-column",
+    "SELECT id FROM t UNION ALL SELECT nmae FROM t": "unknown-column",
+    "INSERT INTO t (id) SELECT nmae FROM u": "unknown-column",
+    "UPDATE t SET nmae = 1": "unknown-column",
+    "UPDATE t SET n = nmae WHERE id = 1": "unknown-column",
+    "DELETE FROM t AS o WHERE o.nmae = 1": "unknown-column",
+    "SELECT id FROM nothere": "table-not-found",
+    "SELECT a.id FROM t AS a JOIN nothere AS b ON a.id = b.id": "table-not-found",
+}
+"""Statements that Spark refuses, with the code of our refusal before it starts."""
+
+NOT_MISTYPED = [
+    "SELECT ID + 1 AS more, more + 1 AS most FROM t WHERE N > 1",
+    "SELECT n AS nmae, count(*) AS c FROM t GROUP BY nmae HAVING c > 1 ORDER BY nmae",
+    "SELECT place.lat + 1 AS next, place.lat FROM t ORDER BY lat",
+    "SELECT place.* FROM t ORDER BY lat",
+    "SELECT CAST('nmae' AS STRING) FROM t ORDER BY nmae",
+    "SELECT 'nmae' FROM t ORDER BY nmae",
+    "SELECT count(*) FROM t ORDER BY `count(1)`",
+    "SELECT current_date, current_user, user, current_timestamp, session_user FROM t",
+    "SELECT upper(current_user) AS u FROM t WHERE current_date > d",
+    "SELECT _metadata.file_path FROM t",
+    "SELECT transform(tags, nmae -> upper(nmae)) AS upper FROM t",
+    "SELECT date_add(DAY, 1, d) AS next, timestampadd(MONTH, 1, ts) AS later, extract(YEAR FROM d) AS y FROM t",
+    "SELECT sum(id) OVER w AS total FROM t WINDOW w AS (ORDER BY id)",
+    "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.id = t.id AND total > n)",
+    "SELECT id FROM t WHERE id IN (SELECT id FROM u WHERE n = 1)",
+    "WITH nothere AS (SELECT id AS nmae FROM t) SELECT nmae FROM nothere",
+    "SELECT nmae FROM (SELECT id AS nmae FROM t)",
+    "SELECT nmae FROM t LATERAL VIEW explode(tags) e AS nmae",
+    "SELECT nmae FROM t, LATERAL (SELECT id AS nmae)",
+    "SELECT o.nmae FROM t AS o (nmae, b, c, d, e, f, g, h, i, j, k, l, m, n, p, q)",
+    "SELECT * FROM (SELECT n, b FROM t) PIVOT (count(*) FOR b IN (true AS yes)) ORDER BY yes",
+    "SELECT id FROM t ORDER BY ALL",
+    "SELECT n, count(*) FROM t GROUP BY ALL",
+    "SELECT place.lat FROM t WHERE t.place.lat > 1 AND shop.t.id > 1 AND lake.shop.t.n > 1",
+    "SELECT t.place.name FROM t",
+    "UPDATE t SET place.lat = 1.0, n = DEFAULT WHERE id = 1",
+    "/* SELEC */ SELECT 1",
+    "-- goes on \\\nwith SELEC\nSELECT 1",
+    "FROM t |> SELECT id AS nmae |> WHERE nmae > 1",
+    "nmae: BEGIN SELECT 1; END",
+    "SELECT :nmae AS nmae",
+    "SELECT * FROM t NATURAL JOIN u ORDER BY total",
+    "SELECT * FROM t SEMI JOIN u USING (id)",
+    "SELECT named_struct('nmae', 1) AS s, s.nmae FROM t",
+    "SELECT struct(id AS nmae).nmae FROM t",
+    "SELECT id FROM t VERSION AS OF 0 WHERE nmae = 1",
+    "MERGE INTO t USING u AS nmae ON t.id = nmae.id WHEN MATCHED THEN UPDATE SET n = nmae.id",
+    "INSERT INTO t (id) WITH nothere AS (SELECT 1 AS nmae) SELECT nmae FROM nothere",
+    "SHOW TABLES",
+    "DESCRIBE t",
+    "SET x = 1",
+    "EXPLAIN SELECT nmae FROM t",
+]
+"""Statements that look mistyped, and may not be refused before Spark starts, whatever it says then."""

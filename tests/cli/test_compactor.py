@@ -98,6 +98,7 @@ def test_it_runs_until_a_signal_ends_it(start: Start, orders: Table, kind: signa
     program.process.send_signal(kind)
     assert program.wait() == 0
     assert not [line for line in program.err.lines if "error" in line or "Traceback" in line]
+    assert all(re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ", line) for line in program.err.lines if line)
 
 
 @pytest.mark.deep

@@ -1,4 +1,4 @@
-"""A damaged file for ``write`` is a wrong argument: no error of polars, Arrow or Rust comes through."""
+"""A damaged file for ``write`` or ``load`` is a bad file: no error of polars, Arrow or Rust comes through."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 import pytest
-import typer
 
-from tablestore.cli.files import read_rows
+from filestore.errors import InvalidRequest
+from tablestore.incoming.files.columns import columns_of
+from tablestore.incoming.files.row_file import RowFile
+from tablestore.incoming.given import arrow_rows
 from tests.depth import Depth
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("tags", pa.list_(pa.string()))])
@@ -34,7 +36,7 @@ def written(suffix: str) -> bytes:
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".ndjson"])
-def test_any_damage_is_a_wrong_argument_or_rows(tmp_path: Path, suffix: str, depth: Depth) -> None:
+def test_any_damage_is_a_bad_file_or_rows(tmp_path: Path, suffix: str, depth: Depth) -> None:
     whole, path, found = written(suffix), tmp_path / f"rows{suffix}", Counter[str]()
     for seed in range(depth.times(200, deep=5000)):
         chance = random.Random(seed)
@@ -45,10 +47,26 @@ def test_any_damage_is_a_wrong_argument_or_rows(tmp_path: Path, suffix: str, dep
             del data[chance.randrange(len(data)) :]
         path.write_bytes(data)
         try:
-            read_rows(path, SCHEMA)
-        except typer.BadParameter as error:
-            assert str(path) in str(error)
+            arrow_rows(RowFile.of(path).rows(SCHEMA), SCHEMA)
+        except InvalidRequest as error:
+            assert error.code == "bad-file" and str(path) in str(error)
             found["refused"] += 1
         else:
             found["read"] += 1
     assert found["refused"] > 0 or suffix != ".parquet"
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".ndjson"])
+def test_columns_of_any_damage_are_those_of_all_its_values(tmp_path: Path, suffix: str, depth: Depth) -> None:
+    """What is inferred, the same file is read in; or it cannot be read at all."""
+    whole, path = written(suffix), tmp_path / f"rows{suffix}"
+    for seed in range(depth.times(60, deep=3000)):
+        chance = random.Random(seed)
+        data = bytearray(whole)
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        path.write_bytes(data)
+        try:
+            schema = columns_of([RowFile.of(path)]).schema
+            arrow_rows(RowFile.of(path).rows(schema), schema)
+        except InvalidRequest as error:
+            assert error.code in ("bad-file", "unsupported-type", "no-columns"), error

@@ -78,7 +78,7 @@ def test_all_tables_are_examined_behind_a_damaged_one_and_one_that_is_gone(
     assert done.stderr.endswith("4 tables: 1 with problems, 1 not examined\n")
     as_json = run("doctor", "shop", "--format", "json")
     assert as_json.exit_code == 1
-    healthy = {report["table"]: report["healthy"] for report in json.loads(as_json.stdout)}
+    healthy = {report["table"]: report["healthy"] for report in map(json.loads, as_json.stdout.splitlines())}
     assert healthy == {"shop.a_damaged": False, "shop.orders": True, "shop.z_healthy": True}
 
 

@@ -200,5 +200,5 @@ def test_a_killed_ingestion_has_each_change_once(
         program.process.kill()
         program.wait()
     assert run(*command).exit_code == 0
-    reported = Counter(row["id"] for row in changes(store.managed_table("shop.items"), version=0))
+    reported = Counter(row["id"] for row in changes(store.table("shop.items"), version=0))
     assert reported == dict.fromkeys(range(sent), 1)

@@ -40,7 +40,8 @@ def test_partitions_are_listed(run: Run, sales: Table) -> None:
     ]
     assert lines[1].endswith("2999-01-08 00:00:00")
     assert lines[4].endswith("-")
-    found = json.loads(run("partitions", "list", "shop.sales", "--format", "json").stdout)
+    printed = run("partitions", "list", "shop.sales", "--format", "json").stdout
+    found = [json.loads(line) for line in printed.splitlines()]
     assert found[3]["partition"] == {"day": "once", "region": None}
 
 

@@ -28,7 +28,7 @@ def test_a_view_is_refreshed_once(run: Run, joined: Store) -> None:
     assert "version 1: shop.l at version 1, shop.r at version 1, all rows computed again" in done.stderr
     assert "shop.v is up to date" in run("refresh", "shop.v").stderr
     assert "all rows computed again" in run("refresh", "Shop.V", "--rebuild").stderr
-    joined.managed_table("shop.l").write([{"k": 2, "x": 6}])
+    joined.table("shop.l").write([{"k": 2, "x": 6}])
     assert "version 3: shop.l at version 2, shop.r at version 1\n" in run("refresh", "shop.v").stderr
     assert run("scan", "shop.v", "--format", "json").stdout.count("\n") == 2
 
@@ -47,7 +47,7 @@ def test_all_views_are_refreshed_behind_those_that_they_read(run: Run, joined: S
     first, second = [line for line in done.stderr.splitlines() if "version" in line]
     assert first.startswith("shop.v version 1: shop.l at version 1")
     assert second.startswith("shop.a version 1: shop.v at version 1")
-    joined.managed_table("shop.l").write([{"k": 3, "x": 5}])
+    joined.table("shop.l").write([{"k": 3, "x": 5}])
     assert "shop.v version 2" in run("refresh", "shop.a").stderr
     assert joined.table("shop.a").scan().to_polars().height == 2
 
@@ -72,7 +72,7 @@ def test_a_view_that_fails_holds_up_no_other_one(run: Run, joined: Store) -> Non
 def test_all_views_are_followed_until_a_signal(start: Callable[..., Program], joined: Store) -> None:
     program = start("refresh", "--all", "--follow", "--every", "0.05")
     program.err.until_any("shop.v version 1")
-    joined.managed_table("shop.l").write([{"k": 2, "x": 5}])
+    joined.table("shop.l").write([{"k": 2, "x": 5}])
     program.err.until_any("shop.v version 2")
     program.process.send_signal(signal.SIGTERM)
     assert program.wait() == 0
@@ -87,7 +87,7 @@ def test_a_view_or_all_of_them(run: Run, joined: Store) -> None:
 def test_describe_says_how_far_a_view_is_behind(run: Run, joined: Store) -> None:
     assert "shop.l not read yet (2 newer)" in run("describe", "shop.v").stdout
     run("refresh", "shop.v")
-    joined.managed_table("shop.r").write([{"id": 6, "y": "bar"}])
+    joined.table("shop.r").write([{"id": 6, "y": "bar"}])
     shown = json.loads(run("describe", "shop.v", "--format", "json").stdout)["view"]
     assert shown == {
         "inputs": ["shop.l at version 1 (0 newer)", "shop.r at version 1 (1 newer)"],

@@ -12,7 +12,7 @@ from filestore.errors import InvalidRequest
 from filestore.model.types import canonical
 from log.connector.formats.csv import check_csv_type
 from tablestore import Store, Table
-from tablestore.cli.files import read_rows
+from tablestore.incoming.files.row_file import RowFile
 from tablestore.incoming.fitting import fit
 from tablestore.incoming.given import arrow_rows
 from tests.cli.conftest import Run
@@ -62,14 +62,14 @@ def test_csv_of_topics_below_a_header_is_read_back(tmp_path_factory: pytest.Temp
         return
     file = tmp_path_factory.mktemp("csv") / "rows.csv"
     file.write_bytes(b"\n".join([",".join(rows.schema.names).encode(), *(line or b"" for line in lines), b""]))
-    assert plain(read_rows(file, rows.schema)) == plain(rows)
+    assert plain(arrow_rows(RowFile.of(file).rows(rows.schema), rows.schema)) == plain(rows)
 
 
 @given(columns())
 def test_a_file_of_parquet_has_the_rows_that_it_has(tmp_path_factory: pytest.TempPathFactory, rows: pa.Table) -> None:
     file = tmp_path_factory.mktemp("parquet") / "rows.parquet"
     pq.write_table(rows, file)
-    found = arrow_rows(read_rows(file, rows.schema), rows.schema)
+    found = arrow_rows(RowFile.of(file).rows(rows.schema), rows.schema)
     fitted = [fit(found[field.name], field) for field in rows.schema]
     assert same(pa.Table.from_arrays(fitted, schema=rows.schema), rows)
 

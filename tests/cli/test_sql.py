@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-import tablestore.cli.sql
+import tablestore.cli.results
 from catalog_service.server import Settings, serving
 from tablestore import Store, Table
 from tests.cli.conftest import Run
@@ -48,7 +48,7 @@ def test_empty_and_one_row_results(run: Run, filled: Table) -> None:
 
 @pytest.mark.slow
 def test_a_long_result_is_cut_and_says_so(run: Run, orders: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tablestore.cli.sql, "_ROWS_ALIGNED", 7)
+    monkeypatch.setattr(tablestore.cli.results, "_ROWS_ALIGNED", 7)
     orders.write(pa.table({"id": range(120), "status": ["OPEN"] * 120}))
     cut = run("sql", "SELECT id FROM shop.orders ORDER BY id")
     assert cut.stderr == "polars: 100 rows; there are more, which --rows prints\n"
@@ -150,7 +150,7 @@ def test_a_plain_select_loads_no_spark(filled: Table, store: Store) -> None:
 def test_names_and_views_on_the_command_line(run: Run, store: Store, filled: Table) -> None:
     store.create_view("shop.paid", "SELECT id FROM orders", columns='{"type":"struct","fields":[]}')
     assert run("views").stdout == "shop.paid\n"
-    assert json.loads(run("views", "shop", "-f", "json").stdout) == ["shop.paid"]
+    assert json.loads(run("views", "shop", "-f", "json").stdout) == {"name": "shop.paid"}
     assert run("rename", "shop.orders", "purchases").stderr == "shop.orders is now shop.purchases\n"
     assert run("rename", "shop.paid", "shop.unpaid").exit_code == 0
     assert (store.list_tables("shop"), store.list_views("shop")) == (["purchases"], ["unpaid"])

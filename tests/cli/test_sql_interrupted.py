@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pty
-import re
 import signal
-import subprocess
-import sys
-import termios
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +14,7 @@ import pytest
 
 from tablestore import Store, Table
 from tablestore.shell.interruptible import Interruptible
-from tests.cli.programs import Program
+from tests.cli.programs import Program, Terminal
 from tests.servers.spark_programs import has_ended
 from tests.tables import assert_healthy
 from tests.waiting import until
@@ -105,7 +98,10 @@ class Endless:
         return ("--conf", f"spark.driver.extraJavaOptions=-Djava.io.tmpdir={self.folder}")
 
     def until_it_runs(self) -> None:
-        until(lambda: list(self.folder.glob("task*runs")), what="a task of the statement", seconds=300)
+        self.until_it_marks("task")
+
+    def until_it_marks(self, name: str) -> None:
+        until(lambda: list(self.folder.glob(f"{name}*runs")), what="a task of the statement", seconds=300)
 
 
 @pytest.fixture
@@ -132,54 +128,6 @@ def test_a_script_ends_with_its_statement(
     assert table.scan().to_pylist() == [{"id": 1}]
 
 
-class Terminal:
-    """The command in a terminal: Ctrl-C reaches all its processes."""
-
-    def __init__(self, arguments: list[str], environment: dict[str, str]) -> None:
-        self._keys, screen = pty.openpty()
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tablestore.cli", *arguments],
-            stdin=screen,
-            stdout=screen,
-            stderr=screen,
-            env=os.environ | environment,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        )
-        os.close(screen)
-        self._written = ""
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        while True:
-            try:
-                read = os.read(self._keys, 4096)
-            except OSError:  # Linux says so when the last process has closed the terminal
-                return
-            if not read:
-                return
-            self._written += read.decode()
-
-    @property
-    def shown(self) -> str:
-        """What it has written, without colours."""
-        return re.sub(r"\x1b\[\d*m", "", self._written)
-
-    def type(self, text: str) -> None:
-        os.write(self._keys, text.encode())
-
-    def until_shown(self, text: str, count: int = 1) -> None:
-        until(lambda: self.shown.count(text) >= count, what=f"{count} times {text!r} on the terminal")
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        self._reader.join()
-        os.close(self._keys)
-
-
 @pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.spark
@@ -195,8 +143,17 @@ def test_the_prompt_goes_on(store: Store, table: Table, endless: Endless, folder
         terminal.until_shown("lake=> ", count=2)
         terminal.type("SELECT 40 + 2 AS answer;\n")
         terminal.until_shown("answer\r\n    42")
+        # a task that does not ask whether it is cancelled: the loop of a join without keys
+        joined = "range(1000000) AS a CROSS JOIN range(1000000) AS b"
+        marked = "if(a.id + b.id = 5, java_method('java.io.File', 'createTempFile', 'loop', 'runs'), 'x') <> ''"
+        terminal.type(f"SELECT count(*) AS pairs FROM {joined} WHERE {marked};\n")
+        endless.until_it_marks("loop")
+        terminal.type("\x03")
+        terminal.until_shown("of it did not end, so Spark was ended")
+        terminal.type("SELECT 41 + 2 AS second;\n")
+        terminal.until_shown("second\r\n    43")
         with no_process_stays(terminal.process.pid):
-            terminal.until_shown("lake=> ", count=3)
+            terminal.until_shown("lake=> ", count=5)
             terminal.type("\\q\n")
             assert terminal.process.wait(120) == 0
     finally:
@@ -205,5 +162,6 @@ def test_the_prompt_goes_on(store: Store, table: Table, endless: Endless, folder
     history = (folder / "state" / "tablestore" / "sql_history").read_text().splitlines()
     assert [line for line in history if not line.startswith("_HiStOrY")] == [
         f"INSERT INTO shop.t {endless.query};", "SELECT 40 + 2 AS answer;",
+        f"SELECT count(*) AS pairs FROM {joined} WHERE {marked};", "SELECT 41 + 2 AS second;",
     ]  # fmt: skip
     assert table.scan().to_pylist() == []

@@ -10,7 +10,9 @@ import pytest
 
 from filestore.errors import Unavailable
 from tablestore import Store, Table
+from tablestore.cli.arguments import Format
 from tablestore.cli.prompt import Conversation, completer, terminal
+from tablestore.cli.results import Display
 from tablestore.shell.completion import Names, completions
 from tablestore.shell.session import Session
 from tests.cli.conftest import Run
@@ -29,7 +31,12 @@ def session(store: Store, orders: Table) -> Session:
 
 
 @pytest.fixture
-def talk(session: Session) -> Talk:
+def display() -> Display:
+    return Display(Format.TABLE, None)
+
+
+@pytest.fixture
+def talk(session: Session, display: Display) -> Talk:
     """Types lines, of which an exception is a key; returns whether all went well, the statements and the prompts."""
 
     def run(*lines: str | type[BaseException], interactive: bool = True) -> tuple[bool, list[str], list[str]]:
@@ -49,7 +56,8 @@ def talk(session: Session) -> Talk:
             if statement == "fail":
                 raise Unavailable("it failed")
 
-        return Conversation(session, read, show, interactive=interactive).run(), shown, prompts
+        talking = Conversation(session, read, show, interactive=interactive, display=display)
+        return talking.run(), shown, prompts
 
     return run
 
@@ -117,6 +125,15 @@ def test_statements_are_timed_on_demand(talk: Talk, capsys: pytest.CaptureFixtur
     assert len([line for line in capsys.readouterr().err.splitlines() if line.endswith(" s")]) == 1
 
 
+def test_the_display_is_changed_on_demand(talk: Talk, display: Display, capsys: pytest.CaptureFixture[str]) -> None:
+    seen = []
+    for command in ("\\x", "\\x", "\\x auto", "\\x;", "\\x on", "\\x sometimes"):
+        talk(command)
+        seen.append(str(display.expanded))
+    assert seen == ["off", "on", "auto", "off", "on", "on"]
+    assert capsys.readouterr().err.count("error[no-command]") == 1
+
+
 def test_a_pipe_is_read_without_prompts(run: Run, session: Session) -> None:
     done = run("sql", stdin="USE shop;\nSELECT id,\nstatus FROM orders;\n\\dn\nSELECT count(*) FROM orders")
     assert done.exit_code == 0
@@ -141,11 +158,35 @@ NAMES = Names(
         ("st", "SELECT * FROM shop.orders WHERE st", ["status", "stream"]),
         ("STA", "SELECT * FROM `orders` WHERE STA", ["status"]),
         ("st", "SELECT 1 WHERE st", ["stream"]),
+        ("o.s", "SELECT o.s FROM shop.orders AS o", ["o.status"]),
+        ("o.s", "SELECT * FROM `orders` o WHERE o.s", ["o.status"]),
+        ("orders.", "SELECT * FROM orders WHERE orders.", ["orders.id", "orders.status"]),
+        ("where.", "SELECT * FROM orders WHERE where.", []),
         ("\\d", "\\d", ["\\d", "\\dn"]),
     ],
 )
 def test_words_are_completed(word: str, text: str, found: list[str]) -> None:
     assert completions(word, text, NAMES) == found
+
+
+def test_tables_of_earlier_lines_have_columns_to_complete(
+    session: Session, state: Path, display: Display, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readline = pytest.importorskip("readline")
+    found: list[str | None] = []
+    typed = ["SELECT id FROM shop.orders", "WHERE st", "\\q"]
+
+    def typing(_: str) -> str:
+        if typed[0].startswith("WHERE"):
+            found.append(readline.get_completer()("st", 0))
+        return typed.pop(0)
+
+    monkeypatch.setattr("builtins.input", typing)
+    with terminal(session, lambda: talking.typed) as read:
+        talking = Conversation(session, read, lambda _: None, interactive=True, display=display)
+        with pytest.raises(IndexError):
+            talking.run()
+    assert found == ["status"]
 
 
 def test_completion_asks_the_catalog(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,9 +208,9 @@ def test_what_was_typed_is_remembered_without_the_end(
     readline = pytest.importorskip("readline")
     typed = ["SELECT 1;", "SELECT 1;", "  ", "\\q"]
     monkeypatch.setattr("builtins.input", lambda _: typed.pop(0))
-    with terminal(session) as read:
+    with terminal(session, str) as read:
         assert [read("lake=> ") for _ in range(4)] == ["SELECT 1;", "SELECT 1;", "  ", "\\q"]
     assert state.read_text() == "SELECT 1;\n"
-    with terminal(session):
+    with terminal(session, str):
         assert readline.get_history_item(readline.get_current_history_length()) == "SELECT 1;"
     assert readline.get_completer() is None

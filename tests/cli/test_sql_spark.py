@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator
 
 import pytest
+from py4j.java_gateway import get_field
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from filestore.errors import TableStoreError
 from tablestore import Store
 from tablestore.shell.engines import Engine
+from tablestore.shell.refusals import BEGINNINGS
 from tablestore.shell.session import Session
 from tablestore.shell.spark_engine import SparkEngine, SparkPlace
 from tests.cli.conftest import Run
-from tests.cli.sql_cases import COLUMNS, FOR_POLARS, ROWS
+from tests.cli.sql_cases import COLUMNS, FOR_POLARS, FOR_SPARK, MISTYPED, NOT_MISTYPED, ROWS
 from tests.depth import Depth
 
 pytestmark = pytest.mark.timeout(900)
@@ -51,6 +56,73 @@ def test_polars_returns_what_spark_returns(sessions: dict[str, Session], depth: 
         assert rows(sessions["polars"], statement) == rows(sessions["spark"], statement), statement
 
 
+def refused(session: Session, statement: str) -> str | None:
+    """The code with which a statement is refused before Spark starts; None: it is not."""
+    try:
+        session._refuse(statement)
+    except TableStoreError as error:
+        return error.code
+    return None
+
+
+def refused_by_spark(spark: SparkSession, statement: str) -> bool:
+    try:
+        spark.sql(statement)
+    except (PySparkException, Py4JError):
+        return True
+    return False
+
+
+ITEMS = ("{c}", "{c} + 1 AS {n}", "upper({c})", "count({c}) AS {n}", "t.{c}", "place.{n}", "CAST({c} AS STRING)", "*")
+WHERES = ("", "WHERE {c} = {n}", "WHERE {c} IS NULL", "WHERE {c} IN (1, 2)", "WHERE {c} LIKE 'a'")
+REST = ("", "ORDER BY {c}", "GROUP BY {c}", "GROUP BY {c} HAVING {n} > 1", "GROUP BY ALL ORDER BY {n} DESC")
+NAMES = ("id", "n", "s", "nmae", "lat", "name", "more", "current_date", "user", "total", "tags", "B", "_metadata")
+
+
+def random_statement(chance: random.Random) -> str:
+    def written(pattern: str) -> str:
+        return pattern.format(c=chance.choice(NAMES), n=chance.choice(NAMES))
+
+    items = ", ".join(written(chance.choice(ITEMS)) for _ in range(chance.randint(1, 3)))
+    source = chance.choice(
+        ("t", "t", "shop.t AS t", "t JOIN u ON t.id = u.{c}", "t NATURAL JOIN u", "t JOIN u USING (id)")
+    )
+    return f"SELECT {items} FROM {written(source)} {written(chance.choice(WHERES))} {written(chance.choice(REST))}"
+
+
+def test_what_is_refused_before_spark_starts_spark_refuses(
+    sessions: dict[str, Session], store: Store, depth: Depth
+) -> None:
+    store.create_table("shop.u", "id BIGINT, total DOUBLE", primary_key=["id"], options={"log.system": "none"})
+    session = sessions["spark"]
+    session.run("SELECT 1")
+    assert session._spark is not None
+    spark = session._spark._session
+    for statement, code in MISTYPED.items():
+        assert refused(session, statement) == code, statement
+        assert refused_by_spark(spark, statement), statement
+    chance = random.Random(1)
+    drawn = [random_statement(chance) for _ in range(depth.times(150, deep=1500))]
+    found = [refused(session, statement) for statement in drawn]
+    assert 0.1 < sum(code is not None for code in found) / len(found) < 0.9
+    for statement in (*NOT_MISTYPED, *FOR_POLARS, *FOR_SPARK, *drawn):
+        if refused(session, statement):
+            assert refused_by_spark(spark, statement), statement
+
+
+def test_all_words_with_which_statements_begin_are_known(spark: SparkSession) -> None:
+    assert spark._jvm is not None
+    parser = spark._jvm.org.apache.spark.sql.catalyst.parser.SqlBaseParser(None)
+    grammar, words = parser.getATN(), set()
+    states = get_field(grammar, "ruleToStartState")
+    for rule in ("singleStatement", "compoundOrSingleStatement"):
+        tokens = grammar.nextTokens(states[list(parser.getRuleNames()).index(rule)])
+        words |= {parser.getVocabulary().getSymbolicName(token) for token in tokens.toList()}
+    known = {word for word in words if word.isalpha()}
+    assert {"SELECT", "MERGE", "BEGIN"} < known
+    assert known - BEGINNINGS - {"IDENTIFIER"} == set()
+
+
 def error_of(session: Session, statement: str) -> tuple[str, str]:
     with pytest.raises(TableStoreError) as raised:
         list(session.run(statement).batches)
@@ -59,6 +131,7 @@ def error_of(session: Session, statement: str) -> tuple[str, str]:
 
 def test_errors_of_spark_are_one_sentence(sessions: dict[str, Session]) -> None:
     session = sessions["spark"]
+    session.run("SELECT 1")  # before Spark runs, some errors are found without it
     code, message = error_of(session, "SELECT * FROM nothere")
     assert code == "TABLE_OR_VIEW_NOT_FOUND"
     assert "`nothere` cannot be found" in message
@@ -114,7 +187,7 @@ def test_the_command_runs_what_spark_has_to_run(run: Run, spark: SparkSession, s
     failed = run("sql", "-d", "shop", "INSERT INTO orders VALUES (3, 'd'); SELEC; INSERT INTO orders VALUES (4, 'e')")
     assert failed.exit_code == 1
     assert failed.stderr.splitlines()[-1].startswith("statement 2 of 3: error[PARSE_SYNTAX_ERROR]: Syntax error")
-    assert sorted(store.managed_table("shop.orders").scan(["id"]).to_arrow()["id"].to_pylist()) == [1, 2, 3]
+    assert sorted(store.table("shop.orders").scan(["id"]).to_arrow()["id"].to_pylist()) == [1, 2, 3]
 
 
 def test_settings_and_temporary_views_make_all_statements_sparks(run: Run, spark: SparkSession, store: Store) -> None:

@@ -14,11 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tablestore
-from compaction import compact
 from compaction.merge import CompactionResult
 from filestore.errors import Conflict, InvalidRequest
 from filestore.model.snapshot import Operation
-from tablestore import Table
+from tablestore import Table, care
 
 SCHEMAS = {
     "bigint": ("id BIGINT, v STRING", ["id"]),
@@ -149,15 +148,15 @@ def test_only_the_partitions_that_are_named_are_compacted(tmp_path: Path, mode: 
 
 def between(table: Table, monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:
     """Runs `action` after the merge has read its inputs and before its commit."""
-    merge = compact.compact_slots
+    merge = care.compact_slots
 
-    def hooked(*args: Any) -> list[CompactionResult]:
-        made = merge(*args)
-        monkeypatch.setattr(compact, "compact_slots", merge)
+    def hooked(*args: Any, **named: Any) -> list[CompactionResult]:
+        made = merge(*args, **named)
+        monkeypatch.setattr(care, "compact_slots", merge)
         action()
         return made
 
-    monkeypatch.setattr(compact, "compact_slots", hooked)
+    monkeypatch.setattr(care, "compact_slots", hooked)
 
 
 def test_upserts_and_deletes_meanwhile_survive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,11 +109,11 @@ def test_it_folds_pending_runs(store: Store, catalog: Catalog) -> None:
     table = store.create_table("shop.orders", "id BIGINT, v BIGINT", primary_key=["id"], options=options)
     for v in range(3):
         wear(table, v)
-    assert table.filestore.state().pending()
+    assert table.filestore.state().pending
     worker = compactor(catalog)
     (outcome,) = worker.run(FOLD)
     assert (outcome.duty, outcome.done) == ("fold", "version 4: 100 rows folded")
-    assert not table.filestore.state().pending()
+    assert not table.filestore.state().pending
     assert list(worker.run(FOLD)) == []
 
 
@@ -142,7 +142,7 @@ def test_leases_are_given_back(store: Store, catalog: Catalog) -> None:
 
 def test_topics_have_nothing_to_keep(store: Store, catalog: Catalog) -> None:
     options = {"connector": "kafka", "format": "json", "topic": "t", "properties.bootstrap.servers": "127.0.0.1:1"}
-    store.create_table("shop.topic", "id BIGINT", options=options | {"topic.check": "false"})
+    store.create_kafka_table("shop.topic", "id BIGINT", options=options | {"topic.check": "false"})
     assert [list(compactor(catalog).run(duty)) for duty in DUTIES] == [[] for _ in DUTIES]
 
 

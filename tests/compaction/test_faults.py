@@ -24,7 +24,7 @@ from filestore.table import FileStore
 from tests.depth import Depth
 from tests.faults import Call, FailAt, FaultyStorage, Killed
 from tests.proposals import commit_compaction
-from tests.tables import assert_healthy, create, define, read, read_polars, reopen, write
+from tests.tables import assert_healthy, create, define, paths, read, read_polars, reopen, write
 
 Step = Callable[[FileStore], object]
 
@@ -160,7 +160,7 @@ def _no_file_lives_and_is_removed(store: FileStore) -> None:
         assert gone <= live, "what was not there was removed"
         assert not adds & removed, "a removed file was added again"
         live, removed = (live - gone) | adds, removed | gone
-    assert live == set(reopen(store).state().files)
+    assert live == paths(reopen(store).state())
 
 
 @pytest.mark.few(1)

@@ -21,7 +21,7 @@ from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from tablestore import Store, Table
 from tests.faults import FailAt, FaultyStorage, Hook
-from tests.tables import assert_healthy, create, define, read, reopen, write
+from tests.tables import assert_healthy, by_slot, create, define, read, reopen, write
 from tests.waiting import until
 
 OPTIONS = {"num-sorted-run.compaction-trigger": "3", "compaction.in-writer": "true", "bucket": "2"}
@@ -32,7 +32,7 @@ def wait_for(*compactions: InWriter) -> None:
 
 
 def runs(table: Table) -> int:
-    slots = table.filestore.state().slots().values()
+    slots = by_slot(table.filestore.state())
     return max((len(sorted_runs(files, table.definition)) for files in slots), default=0)
 
 

@@ -30,7 +30,7 @@ from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from tests.faults import Call, FailAt, FaultyStorage, Undeletable
 from tests.proposals import commit_compaction
-from tests.tables import assert_healthy, create, define, prepare, read, read_polars, reopen, write
+from tests.tables import assert_healthy, by_slot, create, define, paths, prepare, read, read_polars, reopen, write
 
 Rows = list[dict[str, Any]]
 
@@ -68,12 +68,12 @@ def files_there(store: FileStore) -> set[str]:
 
 def test_the_rows_stay_and_the_files_become_one_a_slot(folder: Path) -> None:
     store = filled(folder)
-    before, inputs = read(store), store.state().files.values()
+    before, inputs = read(store), store.state().files
     snapshot = compact_table(store, full=True)
     assert snapshot is not None
     assert snapshot.operation == Operation.COMPACT
     assert read(store) == read_polars(store.location) == before
-    assert all(len(files) == 1 and files[0].vector is None for files in store.state().slots().values())
+    assert all(len(files) == 1 and files[0].vector is None for files in by_slot(store.state()))
     assert snapshot.metrics == {
         "files_added": 2,
         "files_removed": len(inputs),
@@ -96,7 +96,7 @@ def test_large_slots_become_runs_of_files_of_the_target_size(folder: Path) -> No
     store = filled(folder, target__file__size="1 kb", row__group_rows=1024)
     write(store, rows(range(9000), 9))
     compact_table(store, full=True)
-    for files in store.state().slots().values():
+    for files in by_slot(store.state()):
         assert len(files) > 1
         assert len(sorted_runs(files, store.state().definition)) == 1
     assert compact_table(store, full=True) is None
@@ -135,9 +135,9 @@ def test_only_slots_that_need_it_are_touched(folder: Path) -> None:
         write(store, [{"p": "busy", "id": i, "v": v} for i in range(v * 10, 100)])
     (task,) = plan_compaction(store.state())
     assert task.slot.partition == (("p", "busy"),)
-    quiet = [f for f in store.state().files.values() if f.slot.partition == (("p", "quiet"),)]
+    quiet = [f for f in store.state().files if f.slot.partition == (("p", "quiet"),)]
     compact_table(store)
-    assert all(store.state().files[f.path] == f for f in quiet)
+    assert all(store.state().files.current(f) == f for f in quiet)
     assert_healthy(store)
 
 
@@ -162,7 +162,7 @@ def test_another_runner_does_the_tasks(folder: Path) -> None:
         return [result for task in reversed(tasks) for result in compact_slots(table, [task])]
 
     assert compact_table(store, full=True, runner=run) is not None
-    assert {task.slot for task in seen} == set(store.state().slots())
+    assert {task.slot for task in seen} == set(store.state().files.slots)
 
 
 # ------------------------------------------------------------------------------------------------ among writers
@@ -177,7 +177,7 @@ def test_an_upsert_in_between_survives_with_the_compaction(folder: Path) -> None
     assert found == {row["id"]: row["v"] for row in rows(range(100), 0)} | found  # nothing is lost
     assert all(found[row["id"]] == 77 for row in upsert)
     assert read_polars(store.location) == read(store)
-    levels = sorted(f.level for f in store.state().files.values())
+    levels = sorted(f.level for f in store.state().files)
     assert levels == [0, 0, 1, 1]
     assert_healthy(store)
 
@@ -233,7 +233,7 @@ def test_vectors_of_lost_races_do_not_stay(folder: Path) -> None:
 
     assert compact_table(reopen(store, FaultyStorage(LocalStorage(), hook)), full=True) is not None
     assert not waiting
-    assert [f.path for f in store.state().files.values() if f.vector], "rows of the new files died"
+    assert [f.path for f in store.state().files if f.vector], "rows of the new files died"
     assert not [found for found in assert_healthy(store).findings if found.code is Invariant.ORPHAN]
 
 
@@ -352,11 +352,11 @@ def test_rows_that_are_alive_again_are_a_conflict(folder: Path) -> None:
 
     def roll_back(other: FileStore) -> None:
         state, first = other.state(), other.state(1)
-        (path,) = first.files
+        (first_file,) = first.files
         actions = [
             commit_info(Proposal(Operation.WRITE, "rollback", state.version), state.version, state.timestamp_ms + 1),
-            *(remove_action(file, 0, data_change=True) for file in state.files.values()),
-            add_action(first.files[path], data_change=True),
+            *(remove_action(file, 0, data_change=True) for file in state.files),
+            add_action(first_file, data_change=True),
         ]
         entry = Path(other.location) / f"_delta_log/{state.version + 1:020d}.json"
         entry.write_bytes(encode(actions))
@@ -368,7 +368,7 @@ def test_rows_that_are_alive_again_are_a_conflict(folder: Path) -> None:
 
 def _ever(store: FileStore) -> set[str]:
     """Returns every data file that some version names."""
-    return {path for version in store.delta_log.versions() for path in store.state(version).files}
+    return {path for version in store.delta_log.versions() for path in paths(store.state(version))}
 
 
 def test_a_change_of_the_schema_in_between_is_a_conflict(folder: Path) -> None:

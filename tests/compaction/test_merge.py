@@ -26,7 +26,7 @@ from filestore.model.files import DataFile
 from filestore.table import FileStore
 from tests.folders import memory_folder
 from tests.model.model import tiny_row_groups
-from tests.tables import create, define, in_order, write
+from tests.tables import by_slot, create, define, in_order, write
 
 KEYS: dict[str, st.SearchStrategy[Any]] = {
     "BIGINT": st.integers(-20, 20) | st.sampled_from([-(2**63), 2**63 - 1]),
@@ -51,7 +51,7 @@ def rows_of(store: FileStore, files: tuple[DataFile, ...]) -> list[dict[str, Any
 
 
 def slots(store: FileStore) -> list[tuple[DataFile, ...]]:
-    return list(store.state().slots().values())
+    return by_slot(store.state())
 
 
 @st.composite
@@ -187,7 +187,7 @@ _BIG = """
 import resource, sys
 import numpy as np, pyarrow as pa
 from compaction.merge import compact_slot
-from tests.tables import create, define, write
+from tests.tables import by_slot, create, define, write
 
 rows, files = 60_000, 12
 store = create(sys.argv[1], define("id BIGINT, v STRING", ("id",), row__group_rows=sys.argv[2]))
@@ -196,7 +196,7 @@ for n in range(files):
     ids = pa.array(np.arange(rows) * files + n)
     write(store, pa.table({"id": ids, "v": text}))
 del text, ids
-(slot,) = store.state().slots().values()
+(slot,) = by_slot(store.state())
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 result = compact_slot(store.table_files(store.state()), slot, 1)
 after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

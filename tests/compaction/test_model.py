@@ -19,6 +19,7 @@ from tests.model.model import SHAPES, Shape
 from tests.model.steps import faults, rows_of
 from tests.model.test_model import Machine
 from tests.proposals import commit_compaction
+from tests.tables import by_slot
 
 Begun = tuple[TableState, list[CompactionResult]]
 
@@ -38,7 +39,7 @@ class CompactedMachine(Machine):
             self.model.history[snapshot.version] = self.model.rows
         if full:
             definition = store.state().definition
-            assert all(len(sorted_runs(files, definition)) == 1 for files in store.state().slots().values())
+            assert all(len(sorted_runs(files, definition)) == 1 for files in by_slot(store.state()))
             assert compact_table(store, full=True) is None
 
     @precondition(lambda self: self.begun is None)

@@ -207,7 +207,18 @@ def main(bootstrap: str, pages: list[str]) -> None:
             PageRun(page, bootstrap).run()
         except Exception:  # noqa: BLE001  # every page runs, and each says how it failed
             failures[page] = traceback.format_exc()
+        _drop_views()
     print(json.dumps(failures))
+
+
+def _drop_views() -> None:
+    """Drops a page's temporary views, which SHOW TABLES of the next page would list."""
+    if "pyspark" in sys.modules:
+        from pyspark.sql import SparkSession
+
+        session = SparkSession.getActiveSession()
+        if session is not None:
+            session._jsparkSession.sessionState().catalog().clearTempTables()
 
 
 if __name__ == "__main__":

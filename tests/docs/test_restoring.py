@@ -37,7 +37,7 @@ def fill(table: Table) -> None:
 def use() -> None:
     """Reads and writes the table, as programs do."""
     with tablestore.connect("warehouse") as store:
-        table = store.managed_table("shop.orders")
+        table = store.table("shop.orders")
         rows(table)
         put(table, 1, 2, "OPEN")
 
@@ -50,7 +50,7 @@ def test_what_is_lost_is_restored_as_the_page_says(lost: str, tmp_path: Path, mo
         store.create_database("shop")
         options = {name: value for name, value in EXPIRING.items() if lost == "A checkpoint" or "snapshot" not in name}
         store.create_table("shop.orders", "id BIGINT, status STRING", primary_key=["id"], options=options)
-        table = store.managed_table("shop.orders")
+        table = store.table("shop.orders")
         fill(table)
         before = rows(table)
     shutil.copytree("warehouse", "backup")
@@ -65,7 +65,7 @@ def test_what_is_lost_is_restored_as_the_page_says(lost: str, tmp_path: Path, mo
         for line, block in restore:
             page.run_line(line, block)
     with tablestore.connect("warehouse") as store:
-        table = store.managed_table("shop.orders")
+        table = store.table("shop.orders")
         assert rows(table) == before
         assert table.examine().healthy
         version = table.filestore.state().version
@@ -81,7 +81,7 @@ def test_a_file_without_a_backup_is_replaced_as_the_page_says(tmp_path: Path, mo
     with tablestore.connect("warehouse") as store:
         store.create_database("shop")
         store.create_table("shop.orders", "id BIGINT, status STRING", primary_key=["id"])
-        table = store.managed_table("shop.orders")
+        table = store.table("shop.orders")
         for low in (0, 500, 1000):
             put(table, low, low + 1000, "OPEN")
         before = rows(table)
@@ -98,7 +98,7 @@ def test_a_file_without_a_backup_is_replaced_as_the_page_says(tmp_path: Path, mo
             page.run_line(line, block)
     use()
     with tablestore.connect("warehouse") as store:
-        table = store.managed_table("shop.orders")
+        table = store.table("shop.orders")
         assert rows(table) == [row | {"status": "OPEN"} for row in before]
         assert table.examine().healthy
         version = table.filestore.state().version

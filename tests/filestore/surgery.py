@@ -34,7 +34,7 @@ def _entry(store: FileStore, version: int) -> Path:
 
 def _data(store: FileStore, *, with_vector: bool = False) -> Path:
     """Returns a data file of the newest version."""
-    files = sorted(store.state().files.values(), key=lambda f: -f.rows)
+    files = sorted(store.state().files, key=lambda f: -f.rows)
     return Path(store.location) / next(f.path for f in files if bool(f.vector) == with_vector)
 
 
@@ -354,7 +354,7 @@ def _tag(version: int) -> Actions:
 def _lose_an_old_file(store: FileStore) -> None:
     old = next(iter(store.state().files))
     write(store, [{"id": 1, "p": "x", "need": "a", "v": 0.0}], overwrite=True)
-    (Path(store.location) / old).unlink()
+    (Path(store.location) / old.path).unlink()
 
 
 def _first_goes_back(store: FileStore) -> None:

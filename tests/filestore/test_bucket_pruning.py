@@ -40,6 +40,7 @@ def of(definition: Any, *keys: dict[str, Any]) -> frozenset[int]:
     [
         ("id = 7", BY_ID, [{"id": 7}]),
         ("7 = id AND v > 3", BY_ID, [{"id": 7}]),
+        ("(id = 7 OR id = 8) AND v > 3", BY_ID, [{"id": n} for n in (7, 8)]),
         ("id IN (7, 8, 9)", BY_ID, [{"id": n} for n in (7, 8, 9)]),
         ("id IN (7, 8) AND id = 8", BY_ID, [{"id": 8}]),
         (pl.col("id").is_in([7, 8]), BY_ID, [{"id": 7}, {"id": 8}]),
@@ -61,7 +62,7 @@ def test_whole_keys_name_their_buckets(where: Predicate, definition: Any, keys: 
     ("where", "definition"),
     [
         ("id > 7", BY_ID),
-        ("id = 7 OR id = 8", BY_ID),
+        ("id = 7 OR v = 8", BY_ID),
         ("NOT (id = 7)", BY_ID),
         ("v = 7", BY_ID),
         ("id = v", BY_ID),

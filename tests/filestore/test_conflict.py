@@ -24,6 +24,7 @@ from filestore.delta.actions import (
     tombstones_action,
     txn_action,
 )
+from filestore.delta.by_slot import BySlot
 from filestore.delta.log import Commit
 from filestore.delta.state import TableState
 from filestore.errors import Conflict, Corrupt
@@ -33,7 +34,7 @@ from filestore.model.partition_set import ALL_PARTITIONS, NO_PARTITIONS, Partiti
 from filestore.model.snapshot import Operation
 from filestore.model.table_options import TableOptions
 from tests.proposals import propose
-from tests.tables import define
+from tests.tables import define, paths
 
 A, B = Slot((("p", "x"),), 0), Slot((("p", "x"),), 1)
 OTHER_PARTITION = Slot((("p", None),), 0)
@@ -47,7 +48,7 @@ def data_file(name: str, slot: Slot = A, rows: int = 10, dead: int = 0) -> DataF
 
 
 def state(*files: DataFile, version: int = 5, **more: Any) -> TableState:
-    return TableState(version, 1000, "table", DEFINITION, {f.path: f for f in files}, **more)
+    return TableState(version, 1000, "table", DEFINITION, BySlot(files), **more)
 
 
 def proposal(operation: Operation = Operation.WRITE, **more: Any) -> Proposal:
@@ -70,7 +71,7 @@ def removes(slot: Slot) -> Commit:
 UPSERT = proposal(slots=frozenset([A]))
 APPEND = proposal(adds=(data_file("mine"),))
 OVERWRITE = proposal(Operation.OVERWRITE, replaces=ALL_PARTITIONS)
-COMPACTION = proposal(Operation.COMPACT, slots=frozenset([A]), removes=("old.parquet",))
+COMPACTION = proposal(Operation.COMPACT, slots=frozenset([A]), removes=(data_file("old"),))
 
 
 @pytest.mark.parametrize("between", [adds, removes], ids=["adds", "removes"])
@@ -247,7 +248,7 @@ def test_vectors_are_a_remove_of_the_old_and_an_add_of_the_new() -> None:
     assert actions[2]["add"]["deletionVector"]["cardinality"] == 3
     assert '"tightBounds":false' in actions[2]["add"]["stats"]
     after = state(stored).next(6, actions)
-    assert after.files == {grown.path: grown}
+    assert list(after.files) == [grown]
 
 
 def test_an_overwrite_removes_what_is_there_when_it_commits() -> None:
@@ -257,10 +258,10 @@ def test_an_overwrite_removes_what_is_there_when_it_commits() -> None:
         1,
     )
     assert kinds(actions) == ["commitInfo", "remove", "remove", "add"]
-    assert set(state(data_file("a"), data_file("b", B)).next(6, actions).files) == {"n.parquet"}
+    assert paths(state(data_file("a"), data_file("b", B)).next(6, actions)) == {"n.parquet"}
 
 
-@pytest.mark.parametrize("more", [{"removes": ("gone.parquet",)}, {"vectors": (data_file("gone", dead=1),)}])
+@pytest.mark.parametrize("more", [{"removes": (data_file("gone"),)}, {"vectors": (data_file("gone", dead=1),)}])
 def test_a_file_that_is_gone_is_a_conflict(more: dict[str, Any]) -> None:
     with pytest.raises(Conflict, match=r"gone\.parquet left the table") as caught:
         plan_actions(proposal(**more), state(data_file("a")), 1)
@@ -270,7 +271,7 @@ def test_a_file_that_is_gone_is_a_conflict(more: dict[str, Any]) -> None:
 @pytest.mark.parametrize("operation", [Operation.WRITE, Operation.OVERWRITE, Operation.COMPACT])
 def test_only_a_compaction_leaves_the_data_as_it_is(operation: Operation) -> None:
     actions = plan_actions(
-        proposal(operation, adds=(data_file("n"),), removes=("a.parquet",)), state(data_file("a")), 1
+        proposal(operation, adds=(data_file("n"),), removes=(data_file("a"),)), state(data_file("a")), 1
     )
     changes = {action[kind]["dataChange"] for action, kind in zip(actions[1:], kinds(actions)[1:], strict=True)}
     assert changes == {operation is not Operation.COMPACT}

@@ -6,12 +6,16 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from filestore import layout
 from filestore.delta.log import DeltaLog
 from filestore.errors import Conflict, Corrupt
 from filestore.life.expiry import expire
+from filestore.parquet.whole import parquet_bytes
 from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from tests.faults import Call, FaultyStorage
@@ -73,6 +77,53 @@ def test_a_table_is_opened_from_its_last_checkpoint_on(folder: Path) -> None:
     assert asked.listed == [f"{8:020d}"]
     assert [0] not in asked.together
     assert store.delta_log.versions() == list(range(10)), "older versions are there"
+
+
+def test_regression_a_checkpoint_whose_files_are_in_sidecars_is_not_one_without_files(folder: Path) -> None:
+    """Another writer may make one of the classic name: a reader that knows no sidecars had no file, and no error."""
+    store = table(folder, 9, checkpoint_interval=4)
+    path = Path(store.location, layout.checkpoint_path(8))
+    rows = pq.read_table(path)
+    names = [name for name in rows.column_names if name != "sidecar"]
+    sidecar = pa.array([None] * (rows.num_rows - 1) + [{"path": "x.parquet"}])
+    no_adds = pa.nulls(rows.num_rows, pa.struct([("path", pa.string())]))
+    without = rows.select(names).set_column(names.index("add"), "add", no_adds)
+    path.write_bytes(parquet_bytes(without.append_column("sidecar", sidecar)))
+    with pytest.raises(Corrupt, match="sidecars, which this version"):
+        store.delta_log.checkpoint(8)
+    assert reopen(store).state() == store.state()
+
+
+@pytest.mark.parametrize("text", [pa.large_string(), pa.string_view()], ids=str)
+def test_a_checkpoint_may_have_other_types_of_text(folder: Path, text: pa.DataType) -> None:
+    """Its writer chooses them; and members that no file has may be left out."""
+    store = table(folder, 9, checkpoint_interval=4)
+    path = Path(store.location, layout.checkpoint_path(8))
+    rows = pq.read_table(path)
+    adds = rows.column("add").combine_chunks()
+    names = [field.name for field in adds.type if field.name not in ("deletionVector", "baseRowId")]
+    members = [adds.field(name) for name in names]
+    members = [member.cast(text) if pa.types.is_string(member.type) else member for member in members]
+    changed = pa.StructArray.from_arrays(members, names, mask=pc.is_null(adds))
+    path.write_bytes(parquet_bytes(rows.set_column(rows.column_names.index("add"), "add", changed)))
+    before = list(store.delta_log.checkpoint(8).files)
+    assert {file.path for file in before} == {file.path for file in store.state(8).files} != set()
+    assert reopen(store).state().files == store.state().files
+
+
+def test_regression_a_checkpoint_that_lacks_partition_values_is_not_one_without_files(folder: Path) -> None:
+    """Its files were not found by key, and a write put a second row of the key beside them."""
+    store = create(folder / "p", define("p STRING, id BIGINT", ["p", "id"], partition_by=["p"], checkpoint_interval=2))
+    for number in range(4):
+        write(store, [{"p": "x", "id": number}])
+    path = Path(store.location, layout.checkpoint_path(4))
+    rows = pq.read_table(path)
+    adds = [add and add | {"partitionValues": []} for add in rows.column("add").to_pylist()]
+    changed = pa.array(adds, rows.schema.field("add").type)
+    path.write_bytes(parquet_bytes(rows.set_column(rows.column_names.index("add"), "add", changed)))
+    with pytest.raises(Corrupt, match="has no value of p"):
+        store.delta_log.checkpoint(4)
+    assert reopen(store).state() == store.state()
 
 
 @pytest.mark.few(5)

@@ -18,8 +18,9 @@ from filestore.commit.proposal import FileChanges, Proposal
 from filestore.model.partition_set import PartitionSet
 from filestore.model.snapshot import Operation
 from filestore.operations.fold import fold_slots, fold_table, plan_folds
-from filestore.reading.difference import VersionPair, changed_rows, differences, on_local_disk
+from filestore.reading.difference import VersionPair, changed_rows, differences
 from filestore.reading.scan import plan_scan, scan_table
+from filestore.sorting.runs import local_runs
 from filestore.table import FileStore
 from tests.depth import Depth, sampled
 from tests.folders import memory_folder
@@ -36,7 +37,7 @@ def reported(store: FileStore, before: int, after: int) -> list[Row]:
     old, new = store.state(before), store.state(after)
     compared = VersionPair(store.table_files(old), store.table_files(new), store.state().definition.schema)
     found = differences(old, new)
-    return [row for one in found for rows in changed_rows(compared, one, on_local_disk) for row in rows.to_pylist()]
+    return [row for one in found for rows in changed_rows(compared, one, local_runs) for row in rows.to_pylist()]
 
 
 def applied(rows: list[Row], changes: list[Row]) -> list[Row]:
@@ -103,7 +104,7 @@ def test_before_and_changes_are_after(shape: Shape, data: st.DataObject) -> None
                 case "compact":
                     compact_table(store, full=data.draw(st.booleans()))
                 case "drop" if shape.partition_by and store.state().files:
-                    partitions = sorted({slot.partition for slot in store.state().slots()}, key=repr)
+                    partitions = sorted(store.state().files.partitions, key=repr)
                     drop(store, [data.draw(st.sampled_from(partitions))])
                 case what:
                     write(store, data.draw(rows_of(shape), label="rows"), overwrite=what == "overwrite")

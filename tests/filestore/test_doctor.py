@@ -21,7 +21,7 @@ from tests.depth import Depth, sampled
 from tests.faults import FailAt, FaultyStorage
 from tests.filestore.surgery import DAMAGES, Damage, on_add, on_entry
 from tests.folders import memory_folder
-from tests.tables import Clock, assert_healthy, create, define, prepare, reopen, seeded, write
+from tests.tables import Clock, assert_healthy, create, define, paths, prepare, reopen, seeded, write
 
 COLUMNS = "id BIGINT, p STRING, need STRING NOT NULL, v DOUBLE"
 
@@ -162,7 +162,7 @@ def test_the_embedded_log_is_not_the_doctors_business(store: FileStore) -> None:
 
 
 def test_an_old_version_is_examined_on_its_own_files(store: FileStore) -> None:
-    only_new = set(store.state().files) - set(store.state(2).files)
+    only_new = paths(store.state()) - paths(store.state(2))
     for path in only_new:
         (Path(store.location) / path).unlink()
     assert examine(reopen(store), version=2).healthy

@@ -242,7 +242,7 @@ def test_what_may_be_widened() -> None:
         ([AddColumn("n", pa.uint8())], "unsupported-type"),
         ([AddColumn("n", "INT", comment="\0")], "bad-text"),
         ([RenameColumn("a", "B")], "duplicate-column"),
-        ([RenameColumn("a", "x y")], "bad-column-name"),
+        ([RenameColumn("a", " ")], "bad-column-name"),
         ([MoveColumn("a", "a")], "bad-position"),
         ([WidenColumn("a", "SMALLINT")], "not-wider"),
         ([WidenColumn("a", "STRING")], "not-wider"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,20 @@ def test_versions_that_were_the_newest_within_the_time_stay(folder: Path) -> Non
     assert expire(store, dry_run=True).first == 6, "three are kept, and an hour ago the newest of them was not there"
     clock.ms = store.state().timestamp_ms
     assert expire(store).first == 5, "60 minutes ago that was the newest one"
+
+
+def test_an_expiry_keeps_more_if_it_is_asked_but_not_less(folder: Path) -> None:
+    clock = Clock(step_ms=0)
+    definition = define("id BIGINT, v INT", ["id"], **(KEEP | {"snapshot_time__retained": "1 h"}))
+    store = create(folder / "t", definition, ambient=seeded(1, clock))
+    for version in range(8):
+        clock.ms += DAY
+        write(store, [{"id": 1, "v": version}])
+    clock.ms += 2 * 3_600_000
+    assert expire(store, dry_run=True).first == 6
+    assert expire(store, dry_run=True, keep=timedelta(minutes=1)).first == 6
+    assert expire(store, dry_run=True, keep=timedelta(days=900)).first == 0
+    assert expire(store, keep=timedelta(days=5)).first == first_retained(store.state()) == 3
 
 
 @pytest.mark.slow

@@ -169,7 +169,7 @@ def test_a_clean_up_whose_fence_fails_removes_nothing(store: FileStore) -> None:
 @pytest.mark.parametrize("kind", ["adds", "vectors", "tombstones", "cdc", "pending"])
 def test_every_kind_of_file_that_a_commit_names_is_looked_at(store: FileStore, kind: str) -> None:
     write(store, rows("b", 1))
-    file = next(file for file in store.state().files.values() if file.vector is not None)
+    file = next(file for file in store.state().files if file.vector is not None)
     assert file.vector is not None
     stored = {
         "adds": (replace(file, vector=None), file.path),

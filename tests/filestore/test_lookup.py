@@ -47,7 +47,7 @@ def check(folder: Path, kinds: list[pa.DataType], stored: Keys, dead: Keys, prob
     write(store, rows_of(stored, 1))
     write(store, rows_of(dead, 0, "-D"))
     live = set(stored) - set(dead)
-    table, files = store.table_files(store.state()), tuple(store.state().files.values())
+    table, files = store.table_files(store.state()), tuple(store.state().files)
 
     def look_up(cache: LookupCache | None, chunks: list[Keys]) -> None:
         check_found(definition, [FileLookup(table, file, ["v"], cache) for file in files], live, chunks)
@@ -123,7 +123,7 @@ def test_keys_longer_than_parquet_keeps_bounds_for(folder: Path) -> None:
 def test_a_file_outside_the_probes_is_not_opened(folder: Path) -> None:
     store = create(folder / "t", definition_of([pa.int64()], 1024))
     write(store, rows_of([(n,) for n in range(10)], 1))
-    (file,) = store.state().files.values()
+    (file,) = store.state().files
     (Path(store.location) / file.path).unlink()
     lookup = FileLookup(store.table_files(store.state()), file)
     assert list(lookup.find(pa.table({"k0": pa.array([10, 99], pa.int64())}))) == []
@@ -146,7 +146,7 @@ def with_filters(folder: Path) -> tuple[FileStore, DataFile]:
         )
         store = create(folder / "t", definition)
         write(store, [{"id": 2 * n + 1, "a.b": str(n), "v": n} for n in range(400)])
-    (file,) = store.state().files.values()
+    (file,) = store.state().files
     return store, file
 
 
@@ -203,7 +203,7 @@ def test_filters_are_for_keys_that_can_have_one(folder: Path) -> None:
         )
         store = create(folder / "t", definition)
         write(store, [{"p": 1, "x": bool(n % 2), "s": f"{n}", "a.b": n, "v": n} for n in range(6)])
-    (file,) = store.state().files.values()
+    (file,) = store.state().files
     footer = pq.read_metadata(Path(store.location) / file.path)
     for group in range(footer.num_row_groups):
         chunks = [footer.row_group(group).column(n) for n in range(footer.num_columns)]

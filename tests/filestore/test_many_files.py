@@ -27,7 +27,7 @@ from filestore.table import FileStore
 from tablestore.reading.scan import Scan
 from tests.folders import memory_folder
 from tests.model.model import tiny_row_groups
-from tests.tables import create, define, write
+from tests.tables import create, define, paths, write
 
 COLUMNS = (
     "id BIGINT, p STRING, v INT, s STRING, b BINARY, d DECIMAL(9,2), t TIMESTAMP, tags ARRAY<STRING>, "
@@ -61,7 +61,7 @@ def slowly(store: FileStore) -> pa.Table:
     """All live rows, file after file as a scan has them, decoded by pyarrow."""
     state = store.state()
     table = store.table_files(state)
-    parts = [rows for file in state.files.values() for rows in read_file(table, file)]
+    parts = [rows for file in state.files for rows in read_file(table, file)]
     return pa.concat_tables([state.definition.schema.to_arrow().empty_table(), *parts])
 
 
@@ -219,7 +219,7 @@ def test_what_is_held_is_bounded_by_the_cache(many: FileStore) -> None:
 def test_the_damaged_one_of_files_that_are_read_together_is_named(many: FileStore) -> None:
     state = many.state()
     scan_table(many.table_files(state), plan_scan(state))
-    path = sorted(state.files)[7]
+    path = sorted(paths(state))[7]
     whole = Path(many.location, path)
     whole.write_bytes(b"x" * whole.stat().st_size)
     with pytest.raises(Corrupt, match=path) as caught:
@@ -231,7 +231,7 @@ def test_the_damaged_one_of_files_that_are_read_together_is_named(many: FileStor
 def test_a_file_that_is_gone_after_a_scan_is_not_found(many: FileStore) -> None:
     state = many.state()
     scan_table(many.table_files(state), plan_scan(state))
-    path = sorted(state.files)[7]
+    path = sorted(paths(state))[7]
     Path(many.location, path).unlink()
     with pytest.raises(NotFound, match=path) as caught:
         scan_table(many.table_files(state), plan_scan(state))
@@ -243,7 +243,7 @@ def test_rows_at_one_end_of_a_row_group_are_decoded_alone(folder: Path) -> None:
     store = create(folder / "t", define("id BIGINT, v INT", ["id"]))
     write(store, [{"id": n, "v": n} for n in range(1000)])
     state = store.state()
-    (file,) = state.files.values()
+    (file,) = state.files
     groups = row_groups.RowGroups(store.table_files(state), file)
     for rows in ([0], [999], [400, 402], [0, 999], list(range(300, 900))):
         mask = groups.every_row(0)
@@ -256,7 +256,7 @@ def test_rows_at_one_end_of_a_row_group_are_decoded_alone(folder: Path) -> None:
 def test_a_footer_knows_the_columns_of_its_file(folder: Path) -> None:
     store = create(folder / "t", define("r STRUCT<id: INT>, id BIGINT"))
     write(store, [{"r": {"id": 1}, "id": 2}])
-    (path,) = store.state().files
+    (path,) = paths(store.state())
     with ParquetReader(store.storage, f"{store.location}/{path}") as parquet:
         footer = footers.Footer.of(parquet)
         assert footer.leaf("id") == parquet.leaf("id")

@@ -64,7 +64,7 @@ def ranges(count: int, step: int) -> Iterator[np.ndarray]:
 
 def commit(store: FileStore, batches: Iterator[pa.RecordBatch]) -> None:
     base = store.state()
-    result = WriteResult(tuple(write_sorted(store.table_files(base), base.slots(), batches)))
+    result = WriteResult(tuple(write_sorted(store.table_files(base), base.lookup_files(0), batches)))
     touches = frozenset(r.slot for r in result.results)
     proposal = Proposal(Operation.WRITE, store.ambient.new_id(), base.version, premises=Premises(slots=touches))
     store.commit_version(base, result.apply(proposal), lambda *_: proposal)

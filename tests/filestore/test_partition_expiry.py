@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from filestore.delta.by_slot import BySlot
 from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest
 from filestore.life.partition_expiry import expired_partitions, partition_ages
@@ -106,7 +107,7 @@ def state(days: dict[str | None, int], **options: object) -> TableState:
     files = [
         DataFile(f"{day}.parquet", Slot((("day", day),), 0), 1, 1, modified, "{}") for day, modified in days.items()
     ]
-    return TableState(1, 0, "t", definition, {file.path: file for file in files})
+    return TableState(1, 0, "t", definition, BySlot(files))
 
 
 def days_of(found: object) -> list[str | None]:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from filestore.delta.actions import RUN_DOMAIN
+from filestore.delta.by_slot import LookupFiles
 from filestore.doctor import Invariant, examine
 from filestore.errors import InvalidRequest
 from filestore.model.files import PendingRun, Slot
@@ -41,7 +42,7 @@ def append(store: FileStore, rows: list[dict[str, Any]]) -> None:
 
 
 def runs_of(store: FileStore) -> list[PendingRun]:
-    return [run for runs in store.state().pending().values() for run in runs]
+    return list(store.state().pending)
 
 
 def on_file(change: Callable[[pa.Table], pa.Table]) -> Callable[[FileStore], None]:
@@ -186,7 +187,7 @@ def test_writing_a_run_that_fails_leaves_no_file(store: FileStore) -> None:
     state = store.state()
     batches = prepare_batches(store, [{"id": 1, "v": "a", "_kind": "+I"}, {"id": 3, "v": "a", "_kind": "?"}])
     with pytest.raises(InvalidRequest, match="give each row one of"):
-        WriteResult(tuple(write_sorted(store.table_files(state), {}, batches, later=True)))
+        WriteResult(tuple(write_sorted(store.table_files(state), LookupFiles(), batches, later=True)))
     assert {info.path for info in store.storage.walk(store.location)} == before
 
 

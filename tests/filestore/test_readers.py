@@ -22,6 +22,7 @@ from tests.tables import (
     create,
     define,
     in_order,
+    paths,
     read,
     read_deltalake,
     read_polars,
@@ -98,7 +99,7 @@ def test_dead_rows_in_odd_partitions(folder: Path, value: str) -> None:
 
 
 def test_paths_need_no_encoding(partitioned: tuple[FileStore, list[dict[str, Any]]]) -> None:
-    for path in partitioned[0].state().files:
+    for path in paths(partitioned[0].state()):
         assert path.isascii()
         assert not set(path) & set("%= :\\\"'")
         assert max(map(len, path.split("/"))) < 255
@@ -317,7 +318,7 @@ def test_foreign_writers_are_refused_by_delta_spark(all_types: FileStore, spark:
         f"DELETE FROM {where}",
         f"VACUUM {where}",
     ):
-        with pytest.raises(Exception, match=r"tablestore\.primaryKey|[Uu]nsupported|feature|FEATURE"):
+        with pytest.raises(Exception, match=r"delta-folder"):
             spark.sql(statement.format(where))
     assert all_types.delta_log.versions() == [0, 1, 2, 3]
 

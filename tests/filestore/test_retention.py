@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from filestore.delta.by_slot import BySlot
 from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest
 from filestore.life.expiry import base_checkpoint, first_to_keep, removable_entries
@@ -135,7 +136,7 @@ def test_a_file_is_unneeded_if_no_kept_version_has_it(versions: Versions, data: 
     begin = data.draw(st.integers(0, newest), label="oldest version that is left")
     first = data.draw(st.integers(begin, newest), label="first retained")
     tagged = data.draw(st.sets(st.integers(begin, newest)), label="tagged")
-    live = {p: file(p, n) for p, n in versions[begin].items()}
+    live = BySlot(file(p, n) for p, n in versions[begin].items())
     lives = Lifetimes.begin(TableState(begin, 0, "t", define("id BIGINT", ["id"]), live), ())
     for number in range(begin + 1, newest + 1):
         lives.follow(number, actions(versions[number - 1], versions[number]))

@@ -296,7 +296,8 @@ def holding(store: FileStore, where: Predicate) -> tuple[set[str], int]:
     """Reads all files, and returns which of them, and how many row groups, contain a wanted row."""
     expression = pl.sql_expr(where) if isinstance(where, str) else where
     files, groups = set(), 0
-    for path, file in store.state().files.items():
+    for file in store.state().files:
+        path = file.path
         parquet = pq.ParquetFile(f"{store.location}/{path}")
         for group in range(parquet.num_row_groups):
             rows = pl.from_arrow(parquet.read_row_group(group))
@@ -561,7 +562,7 @@ def test_columns_must_be_there_once(folder: Path, columns: list[str]) -> None:
 def test_a_file_that_is_gone_is_named(folder: Path) -> None:
     store = create(folder / "t", define("id BIGINT", ("id",)))
     write(store, [{"id": 1}])
-    path = next(iter(store.state().files))
+    path = next(iter(store.state().files)).path
     (folder / "t" / path).unlink()
     with pytest.raises(NotFound, match=path):
         scanned(store)
@@ -575,5 +576,5 @@ def test_polars_types_are_those_of_the_files(folder: Path) -> None:
     frame = next(scan_frames(store.table_files(store.state()), plan_scan(store.state())))
     schema: Schema = definition.schema
     assert dict(frame.schema) == dict(pl.from_arrow(schema.to_arrow().empty_table()).schema)  # type: ignore[union-attr]
-    path = next(iter(store.state().files))
+    path = next(iter(store.state().files)).path
     assert pq.read_schema(folder / "t" / path).names == list(schema.names)

@@ -47,7 +47,7 @@ def test_a_search_is_a_filtered_scan(
         for batch in batches:
             write(store, [row | {"v": f"v{row['id']}"} for row in batch])
         state = store.state()
-        table, files = store.table_files(state), list(state.files.values())
+        table, files = store.table_files(state), list(state.files)
         expected = [row for row in read(store) if row["n"] in wanted or (by_partition and row["p"] == "a")]
         for _ in range(4):  # read, counted, cached, and from the cache
             assert searched(table, files, condition) == expected
@@ -61,7 +61,7 @@ def test_a_search_for_a_partition_reads_no_column_of_files() -> None:
         store = create(folder / "t", define(COLUMNS, ["id", "p"], ["p"]))
         write(store, [{"id": n, "p": "ab"[n % 2], "n": n, "v": "x"} for n in range(10)])
         state = store.state()
-        found = searched(store.table_files(state), list(state.files.values()), pl.col("p") == "b")
+        found = searched(store.table_files(state), list(state.files), pl.col("p") == "b")
         assert [row["id"] for row in found] == [1, 3, 5, 7, 9]
 
 
@@ -71,4 +71,4 @@ def test_a_search_yields_pieces_of_the_given_size(most: int) -> None:
         store = create(folder / "t", define(COLUMNS, ["id", "p"], ["p"]))
         write(store, [{"id": n, "p": "a", "n": 1, "v": "x"} for n in range(10)])
         state = store.state()
-        assert len(searched(store.table_files(state), list(state.files.values()), pl.col("n") == 1, most)) == 10
+        assert len(searched(store.table_files(state), list(state.files), pl.col("n") == 1, most)) == 10

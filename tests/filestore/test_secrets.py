@@ -216,7 +216,7 @@ def test_no_new_table_has_a_secret_itself(store: Store) -> None:
     assert store.list_tables("shop") == []
     topic = {"connector": "kafka", "topic": "t", "properties.bootstrap.servers": "localhost:1", "format": "json"}
     with pytest.raises(InvalidRequest, match=r"properties\.sasl\.password"):
-        store.create_table("shop.t", "id BIGINT", options=topic | {"properties.sasl.password": "pw"})
+        store.create_kafka_table("shop.t", "id BIGINT", options=topic | {"properties.sasl.password": "pw"})
 
 
 def test_a_table_from_before_gets_a_reference_by_alter(store: Store) -> None:

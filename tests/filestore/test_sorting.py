@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -18,8 +19,10 @@ from hypothesis import strategies as st
 import filestore.sorting.order
 import filestore.sorting.runs
 from filestore.errors import Unavailable
+from filestore.merge.deduplicate import ORDINAL_COLUMN
 from filestore.sorting.external import sorted_batches
 from filestore.sorting.runs import RunFiles
+from filestore.sorting.sorted_runs import SortedRuns
 from filestore.storage.local import LocalStorage
 from tests.faults import FailAt, FaultyStorage
 from tests.folders import memory_folder
@@ -77,6 +80,44 @@ def test_any_memory_gives_the_order_of_one_sort(rows: list[dict[str, Any]], size
         assert sorted(row["n"] for row in found) == list(range(len(rows)))
         assert all(row == numbered[row["n"]] for row in found)
         assert not list(folder.iterdir())
+
+
+@given(ROWS, st.randoms(use_true_random=False), st.integers(1, 9), st.integers(1, 3000), st.integers(2, 5))
+def test_rows_of_a_key_are_in_the_order_of_their_numbers(
+    rows: list[dict[str, Any]], dice: Random, size: int, memory: int, most: int
+) -> None:
+    ordinals = list(range(len(rows)))
+    if dice.random() < 0.5:  # rows that are fitted again come in any order, all others as they arrived
+        dice.shuffle(ordinals)
+    given_rows = pa.Table.from_pylist([{**row, "n": 0} for row in rows], SCHEMA).append_column(
+        ORDINAL_COLUMN, pa.array(ordinals, pa.int64())
+    )
+    by = ["a", "s", ORDINAL_COLUMN]
+    with memory_folder() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(filestore.sorting.runs, "_GROUP_ROWS", 4)
+        patch.setattr(filestore.sorting.runs, "_OPEN_RUNS", most)
+        found = listed(sorted_batches(iter(given_rows.to_batches(max_chunksize=size)), by, memory, Spill(folder)))
+    assert found == sorted(given_rows.to_pylist(), key=lambda row: (place(row), row[ORDINAL_COLUMN]))
+
+
+@pytest.mark.parametrize(("share", "opened"), [(0.9, 0), (1.0, 0), (1.4, 0), (1.8, 1), (5.0, 1)])
+def test_the_first_runs_stay_in_memory(tmp_path: Path, share: float, opened: int) -> None:
+    """A row more than fits into memory once sent all of them to the disk."""
+    rows = pa.Table.from_pylist([{"a": -n, "s": "x", "n": n} for n in range(1000)], SCHEMA)
+    spill = Spill(tmp_path)
+    found = sorted_batches(iter(rows.to_batches(max_chunksize=10)), ["a"], int(rows.nbytes / share), spill)
+    assert [row["n"] for row in listed(found)] == [*range(999, -1, -1)]
+    assert spill.opened == opened
+
+
+def test_parts_that_are_larger_than_the_memory_do_not_stay_in_it(tmp_path: Path) -> None:
+    """Three runs stayed in memory whatever their size, and a batch of Spark's has any number of bytes."""
+    rows = pa.Table.from_pylist([{"a": -n, "s": "x" * 100, "n": n} for n in range(30)], SCHEMA)
+    spill = Spill(tmp_path)
+    with SortedRuns((rows.slice(at, 10) for at in (0, 10, 20)), ["a"], rows.nbytes // 12, spill) as runs:
+        assert spill.opened == 1
+        assert sum(part.nbytes for run in runs._held for part in run) == 0
+        assert [row["n"] for row in listed(runs.merged())] == [*range(29, -1, -1)]
 
 
 def test_what_fits_never_touches_the_disk(tmp_path: Path) -> None:

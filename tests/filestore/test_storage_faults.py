@@ -106,8 +106,8 @@ def no_torn_file(store: FileStore) -> None:
     """Asserts that every file that a version names has the size that it says, and is complete Parquet."""
     for version in store.delta_log.versions():
         state = store.state(version)
-        pending = [run.as_file() for runs in state.pending().values() for run in runs]
-        for file in [*state.files.values(), *pending]:
+        pending = [run.as_file() for run in state.pending]
+        for file in [*state.files, *pending]:
             path = Path(store.location, file.path)
             assert path.stat().st_size == file.size
             with ParquetReader(store.storage, str(path)) as parquet:
@@ -183,7 +183,7 @@ def test_slow_reads_lengthen_the_pauses_and_nothing_else(folder: Path) -> None:
 def damaged(store: FileStore) -> Iterator[tuple[str, Invariant]]:
     """Yields a path of each kind of file, and the invariant that is broken when it is truncated."""
     state = store.state()
-    yield next(iter(state.files)), Invariant.FILE_SIZE
+    yield next(iter(state.files)).path, Invariant.FILE_SIZE
     yield next(path.name for path in Path(store.location).glob("deletion_vector_*.bin")), Invariant.VECTOR
 
 

@@ -194,9 +194,7 @@ def test_a_bad_column_list_says_where() -> None:
             parse_columns(text)
 
 
-@pytest.mark.parametrize(
-    "name", ["", " a", "a ", "_kind", "_Row", "_metadata.x", "a b", "a,b", "a;b", "a{", "a(", "a\nb", "a\tb", "a=b"]
-)
+@pytest.mark.parametrize("name", ["", " ", "\t\n", "_kind", "_Row", "_metadata.x"])
 def test_bad_column_names_are_refused(name: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         Schema((Column(name, pa.int32()),))

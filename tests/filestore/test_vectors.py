@@ -96,9 +96,9 @@ def test_the_doctor_looks_at_the_version_of_every_file_of_vectors(folder: Path) 
     write(store, [{"id": n} for n in range(9)])
     write(store, [{"id": n + 9} for n in range(9)])
     write(store, [{"id": 0, "_kind": "-D"}, {"id": 9, "_kind": "-D"}])
-    offsets = [file.vector.offset for file in store.state().files.values() if file.vector is not None]
+    offsets = [file.vector.offset for file in store.state().files if file.vector is not None]
     assert sorted(offsets) == [1, max(offsets)], "the second one is read without the file's beginning"
-    (path,) = {vector_file(file.vector) for file in store.state().files.values() if file.vector is not None}
+    (path,) = {vector_file(file.vector) for file in store.state().files if file.vector is not None}
     whole = (folder / "t" / path).read_bytes()
     (folder / "t" / path).write_bytes(b"\x05" + whole[1:])
     vectors = [finding for finding in examine(store).findings if finding.code is Invariant.VECTOR]
@@ -129,7 +129,7 @@ def test_any_part_of_a_file_has_the_same_rows_dead(folder: Path, dead: set[int])
     store = create(folder / "t", define("id BIGINT, v INT", ["id"]))
     write(store, [{"id": i, "v": 0} for i in range(31)])
     write(store, [{"id": i, "v": 0, "_kind": "-D"} for i in dead])
-    (file,) = store.state().files.values()
+    (file,) = store.state().files
     alive = [row not in dead for row in range(31)]
     for start, end in itertools.combinations(range(32), 2):
         rows = DeadRows(store.storage, store.location, file)

@@ -63,7 +63,7 @@ def patiently(work: Callable[[], Table]) -> Table:
 
 
 def table_of(store: Store, name: str) -> Table:
-    return patiently(lambda: store.managed_table(name))
+    return patiently(lambda: store.table(name))
 
 
 def batch(writer: int, number: int, rate: int) -> pl.DataFrame:
@@ -409,7 +409,7 @@ def finish(table: Table, store: Store, cast: Cast, rate: int) -> None:
     def copied() -> bool:
         cast.revive()
         with contextlib.suppress(TableStoreError):
-            return _rows(store.managed_table(COPY)).equals(wanted)
+            return _rows(store.table(COPY)).equals(wanted)
         return False
 
     until(_calmly(copied), PATIENCE_S, "that the copy is the table")
@@ -435,9 +435,9 @@ def judge(table: Table, store: Store, cast: Cast, rate: int, died: Mapping[str, 
     last = soak.spans(cast.kept)[-1][1]
     changes = soak.kept_changes(cast.kept)
     assert soak.exact(changes).equals(_rows(table, last)), "what the reader kept is not the table"
-    assert _rows(store.managed_table(COPY)).equals(held), "the copy is not the table"
+    assert _rows(store.table(COPY)).equals(held), "the copy is not the table"
     for name in (TABLE, COPY):
-        problems = store.managed_table(name).examine().problems
+        problems = store.table(name).examine().problems
         assert not problems, problems
     for name, player in cast.players.items():
         assert name == "copy" or player.ended == 0, f"{name} ended by itself:\n{player.log.read_text()[-4000:]}"

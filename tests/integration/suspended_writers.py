@@ -110,7 +110,7 @@ def _write(
             os.kill(os.getpid(), signal.SIGSTOP)
 
     with tablestore.connect(**connecting) as store:
-        table = store.managed_table("shop.t")
+        table = store.table("shop.t")
         storage = FaultyStorage(table.opened.storage, hook)
         with faulty_logs(storage):
             result.send(_outcome(again(table, storage=storage), rows))

@@ -153,7 +153,7 @@ def test_deaths_of_a_writer_with_kafka(store: Store, kafka_broker: KafkaBroker, 
     with ForeignConsumer(table) as foreign:
         crash(store, table, seed, 8, acks)
         done = acknowledged(acks)
-        write_on(store.managed_table("shop.orders"), seed, done, acks, until=done + 1)
+        write_on(store.table("shop.orders"), seed, done, acks, until=done + 1)
         table.recover()
         foreign.catch_up()
         assert replay(foreign.changes(), ["id"]) == assert_whole(table)

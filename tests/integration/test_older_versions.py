@@ -167,7 +167,7 @@ def test_processes_of_both_versions_write_read_follow_and_compact_one_table(
     with tablestore.connect(str(folder)) as store, worker(older, folder) as old, worker(ROOT, folder) as new:
         store.create_database("shop")
         old("create", "id BIGINT, v BIGINT", ["id"], dict(options))
-        table = store.managed_table("shop.t")
+        table = store.table("shop.t")
         followed: dict[str, tuple[int, list[dict[str, Any]]]] = {"old": (0, []), "new": (0, [])}
         for _ in range(depth.times(12, deep=30)):
             at_work = chosen.choice([old, new])

@@ -58,11 +58,11 @@ def test_a_warm_read_lists_nothing_and_reads_only_the_log_s_end(store: Store, st
 def test_what_others_committed_is_read_once(store: Store, storage: FaultyStorage, tmp_path: Path) -> None:
     make(store).scan().to_arrow()
     with tablestore.connect(tmp_path / "warehouse") as other:
-        other.managed_table("shop.orders").write(pa.table({"id": [100]}))
+        other.table("shop.orders").write(pa.table({"id": [100]}))
     operations(storage)
-    assert store.managed_table("shop.orders").filestore.state().version == 6
+    assert store.table("shop.orders").filestore.state().version == 6
     assert operations(storage) == {"read": 3}
-    assert store.managed_table("shop.orders").filestore.state().version == 6
+    assert store.table("shop.orders").filestore.state().version == 6
     assert operations(storage) == {"read": 2}
 
 

@@ -22,7 +22,19 @@ from tablestore.writing.writer import TableWriter
 from tests.depth import Depth
 from tests.folders import memory_folder
 from tests.machines import run_machine
-from tests.tables import Clock, assert_healthy, create, define, read, read_deltalake, read_polars, reopen, seeded, write
+from tests.tables import (
+    Clock,
+    assert_healthy,
+    create,
+    define,
+    paths,
+    read,
+    read_deltalake,
+    read_polars,
+    reopen,
+    seeded,
+    write,
+)
 
 Rows = list[dict[str, Any]]
 
@@ -94,7 +106,7 @@ class Life(RuleBasedStateMachine):
             wanted = min([max(by_time, before - 7), before - 1, *alive])
             assert done.first == max(self.kept_from, wanted)
             self.kept_from = done.first
-        assert not set(done.files) & set(self.store.state().files)
+        assert not set(done.files) & paths(self.store.state())
 
     def is_alive(self, consumer: Consumer) -> bool:
         return any(c.id == consumer.id for c in consumers_of(self.store))

@@ -43,7 +43,7 @@ def store() -> Iterator[Store]:
 def make(store: Store, **options: str) -> Table:
     options = {"bucket": "2", **options}
     store.create_table("shop.orders", "id BIGINT, name STRING", primary_key=["id"], options=options)
-    return store.managed_table("shop.orders")
+    return store.table("shop.orders")
 
 
 def put(table: Table, *ids: int, name: str = "a") -> int:

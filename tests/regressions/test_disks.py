@@ -26,7 +26,8 @@ import tablestore
 from filestore.errors import Corrupt, Unavailable
 from filestore.refused import refused
 from filestore.sqlite_files import open_sqlite
-from filestore.storage.local import LocalStorage, temporary_folder
+from filestore.storage.local import LocalStorage
+from filestore.storage.temporary import temporary_folder
 from tablestore import Table
 from tests.folders import memory_folder
 from tests.processes import PROCESSES
@@ -106,7 +107,7 @@ def somebody_else() -> None:
 def read_all(catalog: str) -> list[object]:
     """Returns the results of all kinds of reads."""
     with tablestore.connect(catalog) as store:
-        table = store.managed_table("shop.orders")
+        table = store.table("shop.orders")
         assert table.examine().healthy
         return [
             store.list_databases(),
@@ -126,7 +127,7 @@ def read_all(catalog: str) -> list[object]:
 def write_all(catalog: str) -> set[str]:
     """Returns the codes of the errors that all kinds of writes raise."""
     with tablestore.connect(catalog) as store:
-        table = store.managed_table("shop.orders")
+        table = store.table("shop.orders")
         codes = set()
         for write in (
             lambda: put(table, 7),

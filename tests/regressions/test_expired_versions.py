@@ -26,7 +26,7 @@ from tablestore.lookup.lookups import Lookups
 from tablestore.lookup.request import LookupPlan, LookupRequest
 from tablestore.writing.writer import TableWriter
 from tests.faults import Call, FaultyStorage
-from tests.tables import Clock, create, define, reopen, seeded, write
+from tests.tables import Clock, create, define, paths, reopen, seeded, write
 
 HOUR_MS = 3_600_000
 RETENTION = {"snapshot_num__retained_min": 2, "snapshot_time__retained": "1 h"}
@@ -112,7 +112,7 @@ def test_a_file_that_a_rollback_restores_has_the_columns_of_its_own_time(folder:
     write(store, [{"id": 2, "v": 2, "w": 2}], overwrite=True)
     assert expire(store).log_entries, "the entries that added the files are gone"
     TableWriter(store, lambda _: None, store.ambient).rollback(target.version)
-    assert store.state().files.keys() == target.files.keys()
+    assert paths(store.state()) == paths(target)
     assert not examine(store).problems
 
 
@@ -148,7 +148,7 @@ def test_a_table_that_has_read_a_version_refuses_it_once_it_has_expired(
         if name not in ("rollback", "tag"):
             way(table, time)
     assert table.expire().first > EXPIRED
-    for reader in (store.managed_table("shop.t"), table):
+    for reader in (store.table("shop.t"), table):
         for name, way in WAYS.items():
             with pytest.raises(NotFound) as caught:
                 way(reader, time)

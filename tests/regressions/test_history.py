@@ -61,5 +61,5 @@ def test_a_line_separator_in_a_text_does_not_cut_an_entry(folder: Path) -> None:
     write(store, [{"id": 1, "s": "a\u2028b\u0085c\x1ed"}])
     assert len((Path(store.location) / layout.log_entry_path(1)).read_bytes().split(b"\n")) == 3
     assert reopen(store).state() == store.state()
-    assert json.loads(next(iter(store.state().files.values())).stats)["minValues"]["s"] == "a\u2028b\u0085c\x1ed"
+    assert json.loads(next(iter(store.state().files)).stats)["minValues"]["s"] == "a\u2028b\u0085c\x1ed"
     assert_healthy(store)

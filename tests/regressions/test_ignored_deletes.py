@@ -58,3 +58,18 @@ def test_an_ignored_delete_must_still_be_a_row(store: Store) -> None:
     table = store.create_table("shop.kept", "id BIGINT, v STRING", primary_key=["id"], options=options)
     with pytest.raises(InvalidRequest, match="null"):
         table.write(pa.table({"id": pa.nulls(1, pa.int64()), "_kind": ["-D"]}))
+
+
+@pytest.mark.parametrize("mode", ["merge-on-write", "merge-on-read"])
+@pytest.mark.parametrize("sequence", [True, False])
+def test_regression_an_ignored_delete_took_the_rows_of_a_key_that_has_many(
+    store: Store, mode: str, sequence: bool
+) -> None:
+    """Of a key with most rows of a row group only the last row was kept, and it was ignored then."""
+    options = {"ignore-delete": "true", "row-group.rows": "1024", "write-mode": mode, "log.system": "none"}
+    options |= {"sequence.field": "v"} if sequence else {}
+    table = store.create_table("shop.kept", "id BIGINT, v BIGINT", primary_key=["id"], options=options)
+    kinds = ["+I"] * 1023 + ["-D", "+I"]
+    table.write(pa.table({"id": [1] * 1024 + [2], "v": range(1025), "_kind": kinds}))
+    rows = [{"id": 1, "v": 1022}, {"id": 2, "v": 1024}]
+    assert table.scan().to_arrow().sort_by("id").to_pylist() == rows

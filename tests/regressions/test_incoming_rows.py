@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -14,6 +15,7 @@ from filestore.errors import InvalidRequest
 from filestore.model.definition import TableDefinition
 from filestore.model.schema import Schema
 from tablestore.incoming.conform import conform
+from tablestore.incoming.files.row_file import RowFile
 from tablestore.incoming.given import arrow_rows
 from tests.tables import define
 
@@ -77,3 +79,13 @@ def test_a_field_of_a_struct_that_the_table_lacks_is_not_dropped() -> None:
     kind = pa.map_(pa.string(), pa.struct({"x": pa.int32(), "z": pa.int32()}))
     values = pa.array([[("k", {"x": 1, "z": 2})]], kind)
     assert refused(pa.table({"id": [1], "kv": values}), nested) == "unknown-column"
+
+
+def test_a_value_in_json_that_is_spelled_like_a_column_makes_no_column(tmp_path: Path) -> None:
+    """Rows such as `{"id": 1, "name": "_kind"}` had a column of kinds, all of them null."""
+    file = tmp_path / "rows.json"
+    file.write_text('{"id": 1, "name": "_kind"}\n')
+    rows = RowFile.of(file).rows(ORDERS.schema.to_arrow())
+    assert conform(pa.Table.from_batches(rows.to_batches(), rows.schema), ORDERS).to_pylist() == [
+        {"id": 1, "name": "_kind"}
+    ]

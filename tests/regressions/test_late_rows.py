@@ -9,7 +9,7 @@ import pytest
 from filestore.storage.local import LocalStorage
 from filestore.writing.fold import rebase_slot
 from tests.faults import Call, FaultyStorage
-from tests.tables import assert_healthy, create, define, prepare, read, reopen, write
+from tests.tables import assert_healthy, create, define, paths, prepare, read, reopen, write
 
 COLUMNS = "id BIGINT, s INT, v STRING"
 
@@ -59,12 +59,12 @@ def test_a_row_late_in_one_race_lives_after_the_next(folder: Path, kind: str) ->
 def test_late_rows_are_dead_from_birth_and_leave_no_file_of_their_own(folder: Path) -> None:
     store = create(folder / "t", define(COLUMNS, ["id"], sequence_field="s"))
     write(store, [row(9, "newer")])
-    before = dict(store.state().files)
+    before = paths(store.state())
     metrics = write(store, [row(5, "late")]).snapshot.metrics
     assert (metrics["rows_written"], metrics["rows_late"], metrics["files_added"]) == (0, 1, 0)
-    assert store.state().files == before
+    assert paths(store.state()) == before
     write(store, [row(5, "late"), {"id": 2, "s": 1, "v": "new"}])
-    (added,) = (f for path, f in store.state().files.items() if path not in before)
+    (added,) = (file for file in store.state().files if file.path not in before)
     assert (added.rows, added.live_rows) == (2, 1)
     assert_healthy(store)
 

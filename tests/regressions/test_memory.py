@@ -47,7 +47,7 @@ def test_a_file_that_the_probes_have_passed_is_let_go(folder: Path) -> None:
     store = create(folder / "t", define("id BIGINT, v STRING", ["id"]), ambient=seeded())
     write(store, pa.table({"id": range(10), "v": ["x"] * 10}))
     state = store.state()
-    [file] = state.files.values()
+    [file] = state.files
     lookup = FileLookup(store.table_files(state), file)
     assert [len(match.positions) for match in lookup.find(pa.table({"id": [3, 5]}))] == [2]
     assert lookup.holds_file

@@ -71,6 +71,7 @@ NO_COLUMNS = {
     "_by_name",
     "_opened",
     "_origin",
+    "_parsed",
     "_texts",
 }
 
@@ -122,6 +123,17 @@ def test_a_column_is_called_as_parquet_calls_a_structs_field(folder: Path) -> No
 def test_a_backtick_in_a_name_survives_sql() -> None:
     schema = parse_columns("`a``b` INT, s STRUCT<`c``d`: INT>")
     assert parse_columns(schema.to_sql()) == schema == Schema(schema.columns)
+
+
+@pytest.mark.parametrize("name", ["日", "日本", ".net", "."])
+def test_no_partition_is_in_a_folder_that_readers_skip(folder: Path, name: str) -> None:
+    """What a folder's name cannot have became ``_``, with which no partition column may begin; so did a letter."""
+    store = create(folder / "t", define(f"id BIGINT, `{name}` STRING", ["id", name], partition_by=[name]))
+    write(store, [{"id": 1, name: "x"}])
+    (file,) = store.state().files
+    assert not file.path.startswith(("_", "."))
+    assert read(store) == [{"id": 1, name: "x"}]
+    assert_healthy(store)
 
 
 PATTERNS = ["*", "^$", "^a$", "^.*$"]

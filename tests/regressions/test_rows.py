@@ -15,7 +15,7 @@ from filestore.files.writer import DataWriter
 from filestore.model.files import Slot
 from filestore.model.types import TIMESTAMP
 from filestore.sorting.order import sort_rows
-from tests.tables import assert_healthy, create, define, read, read_deltalake, read_polars, to_arrow, write
+from tests.tables import assert_healthy, create, define, paths, read, read_deltalake, read_polars, to_arrow, write
 
 
 def test_keys_of_another_integer_type_are_refused(folder: Path) -> None:
@@ -45,7 +45,7 @@ def test_a_struct_column_has_no_null_count(folder: Path) -> None:
     """The statistics had a number where readers expect an object of the struct's fields."""
     store = create(folder / "t", define("id BIGINT, s STRUCT<a: INT>", ["id"]))
     write(store, [{"id": 1, "s": None}, {"id": 2, "s": {"a": 1}}])
-    (file,) = store.state().files.values()
+    (file,) = store.state().files
     assert json.loads(file.stats)["nullCount"] == {"id": 0}
     assert read_polars(store.location) == read_deltalake(store.location) == read(store)
 
@@ -62,7 +62,7 @@ def test_one_large_table_becomes_row_groups_of_the_size_that_was_asked_for(folde
 
     store = create(folder / "t", define("id BIGINT", ["id"], row__group_rows=1024))
     write(store, pa.table({"id": range(10_000)}))
-    (path,) = store.state().files
+    (path,) = paths(store.state())
     footer = pq.read_metadata(Path(store.location) / path)
     assert max(footer.row_group(n).num_rows for n in range(footer.num_row_groups)) <= 2048
 

@@ -67,7 +67,7 @@ def test_a_table_that_is_dropped_during_a_refresh_is_named(
     shop: tablestore.Store, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     view = refreshed(shop)
-    shop.managed_table("shop.l").write([{"k": 2, "x": 5}])
+    shop.table("shop.l").write([{"k": 2, "x": 5}])
     before = rows(view.table)
     write = view._writer.write
 
@@ -84,7 +84,7 @@ def test_a_table_that_is_dropped_during_a_refresh_is_named(
 
 def test_a_column_that_is_gone_is_named_with_the_table_and_the_view(shop: tablestore.Store) -> None:
     view = refreshed(shop)
-    shop.managed_table("shop.r").alter("RENAME COLUMN y TO z")
+    shop.table("shop.r").alter("RENAME COLUMN y TO z")
     error = refused(view.refresh)
     assert (type(error), error.code) == (NotFound, "unknown-column")
     assert error.message.startswith("the view shop.v: shop.r has no column 'y' any more, which the view reads")
@@ -108,14 +108,14 @@ def test_an_error_about_something_is_the_same_error() -> None:
 
 def refuse_reading(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Takes the right away to read a table's folder."""
-    opens = tablestore.Store.managed_table
+    opens = tablestore.Store.table
 
     def opened(store: tablestore.Store, asked: str) -> tablestore.Table:
         if asked == name:
             raise Unavailable(f"cannot read {name}: Permission denied", code="no-permission")
         return opens(store, asked)
 
-    monkeypatch.setattr(tablestore.Store, "managed_table", opened)
+    monkeypatch.setattr(tablestore.Store, "table", opened)
 
 
 def test_who_may_read_a_view_alone_checks_its_table(shop: tablestore.Store, monkeypatch: pytest.MonkeyPatch) -> None:

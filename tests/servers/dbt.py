@@ -1,7 +1,8 @@
 """dbt, a program of users that works in the Thrift server: in an environment of its own, which has nothing of ours.
 
-``make dbt`` (``python -m tests.servers.dbt``) installs it once into the cache, as ``tests/servers/dbt.lock`` says.
-Tests never install it; those that want it are skipped if it is not there, and the report says so.
+``make dbt`` (``python -m tests.servers.dbt``) installs it once into the cache, with the suite of its adapters, as
+``tests/servers/dbt.lock`` says. Tests never install it; those that want it are skipped if it is not there, and the
+report says so.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from tablestore.jars import cache_root
 
-__all__ = ["DbtProject", "DbtRun", "NotInstalled", "dbt_python", "install_dbt"]
+__all__ = ["DbtProject", "DbtRun", "NotInstalled", "dbt_python", "install_dbt", "run_suite"]
 
 LOCK = Path(__file__).with_name("dbt.lock")
 MAIN = "import sys; from dbt.cli.main import cli; sys.exit(cli())"
@@ -64,22 +66,12 @@ class DbtProject:
 
     def __init__(self, folder: Path, variables: Mapping[str, str]) -> None:
         self.folder = folder
-        inherited = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-        self._environment = {**inherited, "DBT_SEND_ANONYMOUS_USAGE_STATS": "false", **variables}
+        self._variables = variables
 
     def run(self, command: str, *arguments: str) -> DbtRun:
         """Runs a command of dbt's, to its end."""
         (self.folder / "target" / "run_results.json").unlink(missing_ok=True)
-        ended = subprocess.run(
-            [str(dbt_python()), "-c", MAIN, "--no-use-colors", command, *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            cwd=self.folder,
-            env=self._environment,
-            timeout=1800,
-        )
+        ended = _run(["-c", MAIN, "--no-use-colors", command, *arguments], self.folder, self._variables)
         return DbtRun(ended.returncode, ended.stdout, self._results())
 
     def _results(self) -> dict[str, str]:
@@ -92,6 +84,46 @@ class DbtProject:
         """What ``docs generate`` found in the catalog, by the nodes' names."""
         found = json.loads((self.folder / "target" / "catalog.json").read_text())
         return {_name(node): described for node, described in (found["nodes"] | found["sources"]).items()}
+
+
+def run_suite(module: Path, folder: Path, variables: Mapping[str, str]) -> dict[str, str]:
+    """Runs a module of tests with dbt's own pytest.
+
+    Args:
+        module: It is beside its ``conftest.py`` and ``pytest.ini``.
+        folder: Where it writes.
+        variables: The environment's, beside those of this process.
+
+    Returns:
+        The output of each test that did not pass, and an empty text for each that did, by class and name.
+    """
+    report = folder / "report.xml"
+    options = ["-c", str(module.with_name("pytest.ini")), f"--rootdir={folder}", f"--junitxml={report}"]
+    ended = _run(["-B", "-m", "pytest", *options, f"--basetemp={folder / 'projects'}", str(module)], folder, variables)
+    assert report.exists(), ended.stdout
+    return dict(_outcome(case) for case in ElementTree.parse(report).iter("testcase"))
+
+
+def _outcome(case: ElementTree.Element) -> tuple[str, str]:
+    name = f"{case.attrib['classname'].rpartition('.')[2]}.{case.attrib['name']}"
+    if all(case.find(ended) is None for ended in ("failure", "error", "skipped")):
+        return name, ""
+    return name, "\n".join([text for part in case for text in (part.get("message"), part.text) if text])
+
+
+def _run(arguments: Sequence[str], folder: Path, variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Runs dbt's Python to its end; it finds nothing of ours."""
+    inherited = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    return subprocess.run(
+        [str(dbt_python()), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        cwd=folder,
+        env={**inherited, "DBT_SEND_ANONYMOUS_USAGE_STATS": "false", **variables},
+        timeout=1800,
+    )
 
 
 def _name(unique_id: str) -> str:
@@ -145,7 +177,7 @@ def _install(folder: Path) -> None:
         [sys.executable, "-m", "venv", str(made)],
         [*pip, str(builder)],
         [*pip, str(LOCK)],
-        [python, "-c", "import dbt.cli.main, dbt.adapters.spark, pyhive.hive"],
+        [python, "-c", "import dbt.cli.main, dbt.adapters.spark, dbt.tests.util, pyhive.hive"],
     ]
     builder.write_text("".join(re.findall(r"^setuptools==(?:.*\\\n)+.*\n", LOCK.read_text(), re.MULTILINE)))
     for command in commands:

@@ -4,8 +4,10 @@
     python sql_client.py sc://127.0.0.1:15002
 
 It reads statements as JSON texts, one a line, and answers each with a line: a list of rows, or the text of the error.
-With ``{"unset": name}`` it removes a setting of its session. With ``{"save": query, "over": table}`` it saves the rows
-of a query by ``mode("overwrite").saveAsTable``.
+With ``{"unset": name}`` it removes a setting of its session. With ``{"renew": true}`` it ends its session and begins
+another one. With ``{"save": query, "over": table}`` it saves the rows of a query by
+``mode("overwrite").saveAsTable``. With ``{"stream": table, "calls": […], "into": table, "checkpoint": folder}`` it
+writes what a stream of a table has by now, by such calls of the DataFrame as ``["select", "id"]``.
 """
 
 from __future__ import annotations
@@ -36,16 +38,23 @@ class ThriftClient:
     def __init__(self, host: str, port: int) -> None:
         from pyhive import hive
 
-        self._cursor = hive.connect(host=host, port=port, username="anybody").cursor()
+        self._connection = hive.connect(host=host, port=port, username="anybody")
+        self._cursor = self._connection.cursor()
 
     def run(self, statement: str) -> list[Any]:
         self._cursor.execute(statement)
         return list(self._cursor.fetchall()) if self._cursor.description else []
 
+    def end(self) -> None:
+        self._connection.close()
+
     def unset(self, setting: str) -> None:
         raise NotImplementedError
 
     def save(self, query: str, table: str) -> None:
+        raise NotImplementedError
+
+    def stream(self, table: str, calls: list[list[str]], into: str, checkpoint: str) -> None:
         raise NotImplementedError
 
 
@@ -58,16 +67,31 @@ class ConnectClient:
     def run(self, statement: str) -> list[Any]:
         return list(self._session.sql(statement).collect())
 
+    def end(self) -> None:
+        self._session.stop()
+
     def unset(self, setting: str) -> None:
         self._session.conf.unset(setting)
 
     def save(self, query: str, table: str) -> None:
         self._session.sql(query).write.mode("overwrite").saveAsTable(table)
 
+    def stream(self, table: str, calls: list[list[str]], into: str, checkpoint: str) -> None:
+        rows = self._session.readStream.table(table)
+        for name, *arguments in calls:
+            rows = getattr(rows, name)(*arguments)
+        writer = rows.writeStream.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+        writer.toTable(into).awaitTermination()
+
+
+def begin(url: str) -> ConnectClient | ThriftClient:
+    """Begins a session."""
+    place = urlsplit(url)
+    return ConnectClient(url) if place.scheme == "sc" else ThriftClient(str(place.hostname), int(place.port or 0))
+
 
 def main(url: str) -> None:
-    place = urlsplit(url)
-    client = ConnectClient(url) if place.scheme == "sc" else ThriftClient(str(place.hostname), int(place.port or 0))
+    client = begin(url)
     strange = OURS & {name.partition(".")[0] for name in sys.modules}
     assert not strange, f"the client imports {strange}"
     for line in sys.stdin:
@@ -76,10 +100,15 @@ def main(url: str) -> None:
         try:
             if isinstance(request, str):
                 answer = [[plain(value) for value in row] for row in client.run(request)]
+            elif "renew" in request:
+                client.end()
+                client = begin(url)
             elif "unset" in request:
                 client.unset(request["unset"])
-            else:
+            elif "save" in request:
                 client.save(request["save"], request["over"])
+            else:
+                client.stream(request["stream"], request["calls"], request["into"], request["checkpoint"])
         except Exception as error:  # noqa: BLE001 - whoever has sent the statement judges it
             answer = str(error)
         print(json.dumps(answer), flush=True)

@@ -6,7 +6,7 @@ import json
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,6 +100,10 @@ class RemoteSession:
         """Runs statements one after the other."""
         return [self.run(statement) for statement in statements]
 
+    def renew(self) -> None:
+        """Ends the session and begins another one, in the same client."""
+        assert self._ask({"renew": True}) == []
+
     def unset(self, setting: str) -> None:
         """Removes a setting from the session; only Spark Connect can."""
         assert self._ask({"unset": setting}) == []
@@ -107,6 +111,11 @@ class RemoteSession:
     def save(self, query: str, table: str) -> str:
         """Saves the rows of a query over a table as a DataFrame does, or returns the error; only Spark Connect can."""
         answer = self._ask({"save": query, "over": table})
+        return answer if isinstance(answer, str) else ""
+
+    def stream(self, table: str, calls: Sequence[Sequence[str]], into: str, checkpoint: str) -> str:
+        """Writes what a stream of a table has by now into another one, or returns the error; only Spark Connect can."""
+        answer = self._ask({"stream": table, "calls": calls, "into": into, "checkpoint": checkpoint})
         return answer if isinstance(answer, str) else ""
 
     def _ask(self, request: object) -> Any:

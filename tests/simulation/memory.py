@@ -117,6 +117,10 @@ class MemoryStorage:
     def sync(self, path: str) -> None:
         self.read(path)
 
+    def sync_all(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.sync(path)
+
     def exists(self, path: str) -> bool:
         return path in self.files
 

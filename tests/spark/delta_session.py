@@ -36,8 +36,8 @@ def main(warehouse: str) -> None:
         for name in ("shop.t", "shop.k"):
             before = lake.read(name)
             print(name, found(before))
-            table = store.managed_table(name)
-            Path(table.location, next(iter(table.filestore.state().files))).unlink()
+            table = store.table(name)
+            Path(table.location, next(iter(table.filestore.state().files)).path).unlink()
             spark.conf.set("spark.sql.files.ignoreMissingFiles", "true")
             print(name, found(before), found(lake.read(name)))
             spark.conf.unset("spark.sql.files.ignoreMissingFiles")

@@ -23,7 +23,7 @@ def url(tmp_path: Path) -> Iterator[str]:
     with serving(str(tmp_path / "lake"), commits="catalog") as url, tablestore.connect(url) as store:
         store.create_database("shop")
         store.create_table("shop.t", "id BIGINT", primary_key=["id"])
-        store.managed_table("shop.t").write([{"id": 1}])
+        store.table("shop.t").write([{"id": 1}])
         yield url
 
 
@@ -42,13 +42,13 @@ def test_a_writer_has_the_catalog_as_long_as_it_commits(url: str) -> None:
     with opened_by_name(named(url)) as table:
         _write(table, staged.table_files(staged.state()), (), True, None)
     with tablestore.connect(url) as store:
-        assert rows(store.managed_table("shop.t")) == []
+        assert rows(store.table("shop.t")) == []
 
 
 @pytest.mark.parametrize("kind", ["batch", "stream"])
 def test_options_that_lead_past_the_catalog_are_refused_before_any_work(url: str, kind: str, tmp_path: Path) -> None:
     with tablestore.connect(url) as store:
-        options = identity_options(store.managed_table("shop.t").opened)
+        options = identity_options(store.table("shop.t").opened)
     schema = StructType().add("id", LongType(), nullable=False)
     with pytest.raises(Unsupported, match=r"SparkStore\.write") as refused:
         if kind == "batch":

@@ -124,10 +124,10 @@ def files_of(table: Table) -> dict[str, list[str]]:
     versions, checkpoints = log.listed()
     entries = [entry for version in versions if (entry := log.read_entry(version)) is not None]
     found = {
-        "data": sorted(state.files),
-        "vector": sorted({vector_file(f.vector) for f in state.files.values() if f.vector is not None}),
-        "run": [run.path for runs in state.pending().values() for run in runs],
-        "tombstones": [run.path for runs in state.tombstones().values() for run in runs],
+        "data": sorted(file.path for file in state.files),
+        "vector": sorted({vector_file(f.vector) for f in state.files if f.vector is not None}),
+        "run": [run.path for run in state.pending],
+        "tombstones": [run.path for run in state.tombstones],
         "change data": [a["cdc"]["path"] for entry in entries for a in entry.actions if "cdc" in a],
         "checkpoint": [layout.checkpoint_path(version) for version in checkpoints],
         "entry": [layout.log_entry_path(version) for version in versions],
@@ -163,7 +163,7 @@ def _rows(rows: pa.Table) -> object:
 
 def _followed(table: Table, mode: str) -> object:
     """The rows of version 1, and then all changes: with the mode ``upsert`` from the log."""
-    if table.filestore.state().pending():
+    if table.filestore.state().pending:
         return None  # it has no changes
     feed = table.follow("full", version=1, mode=mode, stop=lambda: True)
     return [in_order(batch.to_pylist()) for batch in feed]
@@ -171,7 +171,7 @@ def _followed(table: Table, mode: str) -> object:
 
 def _tried(store: Store, name: str, expected: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Yields what becomes of each reader."""
-    for reader, read in _readers(store.managed_table(name)).items():
+    for reader, read in _readers(store.table(name)).items():
         if reader == "compaction":
             yield "doctor", _examined(store, name)
         try:
@@ -265,7 +265,7 @@ def _serve(base: Path, orders: Connection) -> None:
         name = f"shop.{trial.table}"
         if name not in expected:
             with _copied(base) as store:
-                expected[name] = {reader: read() for reader, read in _readers(store.managed_table(name)).items()}
+                expected[name] = {reader: read() for reader, read in _readers(store.table(name)).items()}
         try:
             with _copied(base, trial.apply) as store:
                 found = _verdicts(store, name, expected[name])

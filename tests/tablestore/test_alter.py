@@ -169,7 +169,7 @@ class Model:
     def _check_changes(self, version: int) -> None:
         """Compares the changes since an older version, which have the present columns."""
         then = self.table.filestore.state(version)
-        if then.pending():
+        if then.pending:
             return
         reported = self.table.system("changes", from_version=version).to_arrow().to_pylist()
         assert {row["rowkind"] for row in reported} <= {"+I", "-U", "+U", "-D"}

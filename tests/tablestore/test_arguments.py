@@ -36,7 +36,7 @@ from tests.warehouses import warehouse
 CLASSES = [Store, Table, KafkaTable, Normalizer, NormalizerSpec, Ingestion, Consumer, EmbeddedCatalog, HttpCatalog]
 CLASSES += [SparkStore, SparkKafkaTable]
 FUNCTIONS = [tablestore.connect, tablestore.metadata_column, catalog_service.client.connect, spark_session]
-JUDGED_ELSEWHERE = ("Rows", "Keys")
+JUDGED_ELSEWHERE = ("Rows", "Keys", "Like | None")
 """They have many shapes: `arrow_rows` and `asked_keys` judge them, and `test_rows_and_keys` shows it."""
 
 ODD: list[Any] = [
@@ -87,6 +87,7 @@ FITS: dict[str, Callable[[Any], bool]] = {
     "Mapping[str, Any]": lambda value: isinstance(value, dict) and all(isinstance(name, str) for name in value),
     "Mapping[str, str]": settings_of,
     "None": lambda value: value is None,
+    "Observe": callable,
     "Overwrite": lambda value: isinstance(value, bool | np.bool_ | str | dict) or nothing(value),
     "PathLike[str]": lambda value: isinstance(value, Path),
     "Positions": lambda value: isinstance(value, dict) and not value,
@@ -100,13 +101,19 @@ FITS: dict[str, Callable[[Any], bool]] = {
     "str": lambda value: isinstance(value, str),
     "timedelta": lambda value: isinstance(value, timedelta),
 }
+ALIASES = ("Expired", "Kind", "Mode", "OnGap", "ScanFrom")
+"""Literals, for editors: the functions themselves say which words they take."""
+FITS |= dict.fromkeys(ALIASES, FITS["str"])
 """For each part of an annotation which of the odd values fit it; of classes, none does."""
+ALIKE = {"dict[str, Any]": "Mapping[str, Any]", "Sequence[str | PathLike[str]]": "Sequence[str]"}
 UNCHECKED = ("Storage", "Storage | None")
 """Protocols: what keeps to one cannot be seen from outside."""
 
 
 def unfit(annotation: str) -> list[Any]:
-    parts = annotation.replace("dict[str, Any]", "Mapping[str, Any]").split(" | ")
+    for spelled, known in ALIKE.items():
+        annotation = annotation.replace(spelled, known)
+    parts = annotation.split(" | ")
     return [value for value in ODD if not any(fits(value) for part in parts if (fits := FITS.get(part)))]
 
 
@@ -143,7 +150,7 @@ def kept() -> Iterator[Store]:
 
 
 def content(store: Store) -> tuple[object, ...]:
-    table = store.managed_table("shop.orders")
+    table = store.table("shop.orders")
     rows = sorted(table.scan().to_arrow().to_pylist(), key=str)
     state = table.filestore.state()
     return store.list_databases(), store.list_tables("shop"), state.version, rows, [c.id for c in table.consumers()]
@@ -189,6 +196,7 @@ RIGHT_TYPES: dict[str, list[Any]] = {
     "int": [-1, 0, 1, 2**31, 2**63, LONG, -LONG, np.int64(1), np.uint8(3)],
     "pa.Schema": [pa.schema([]), pa.schema([("", pa.int64())]), pa.schema([("a", pa.null())])],
     "str": ["", " ", "\0", "\ud800", "*", "..", "../x", "a/b", "shop.other", "shop.$x", "A" * 1000, "é", "a.b.c"],
+    **{alias: ["", "full", "latest", "upsert", "Full", "\0"] for alias in ALIASES},
     "timedelta": [timedelta.min, timedelta.max, timedelta(0), timedelta(-1)],
     "tuple[str, int]": [("", 1), ("a", -1), ("a", LONG), ("\0", 1), ("a", np.int64(1)), ["a", 2]],
 }
@@ -200,7 +208,8 @@ SHOP: dict[Callable[..., Any], dict[str, Any]] = {
     Store.drop_database: {"name": "shop"},
     Store.drop_table: {"name": "shop.no"},
     Store.list_tables: {"database": "shop"},
-    Store.managed_table: {"name": "shop.orders"},
+    Store.kafka_table: {"name": "shop.orders"},
+    Store.any_table: {"name": "shop.orders"},
     Store.table: {"name": "shop.orders"},
     Store.table_id: {"name": "shop.orders"},
 }
@@ -224,7 +233,7 @@ ORDERS: dict[Callable[..., Any], dict[str, Any]] = {
     Table.snapshots: {},
     Table.system: {"name": "files"},
     Table.update: {"values": {"v": 1}, "where": "id = 1"},
-    Table.version_at: {"timestamp": datetime(2026, 1, 1)},
+    Table.version_at: {"timestamp": datetime(2026, 1, 1, tzinfo=UTC)},
     Table.version_of: {"version": None, "timestamp": None, "tag": None},
     Table.write: {"rows": ROWS, "app": ("a", LONG)},
 }
@@ -251,7 +260,7 @@ def test_values_of_the_right_type_that_are_good_for_nothing(
 ) -> None:
     function, given_ = made
     before, rest = content(kept), [given_.pop("changes")] if "changes" in given_ else []
-    on = kept if function in SHOP else kept.managed_table("shop.orders")
+    on = kept if function in SHOP else kept.table("shop.orders")
     try:
         found = function(on, *rest, **given_)
         if function in (Table.scan, Table.system):
@@ -266,7 +275,7 @@ def test_values_of_the_right_type_that_are_good_for_nothing(
 
 @pytest.mark.parametrize("value", ODD, ids=[f"{number}-{type(v).__name__}" for number, v in enumerate(ODD)])
 def test_rows_and_keys(kept: Store, value: Any) -> None:
-    table, before = kept.managed_table("shop.orders"), content(kept)
+    table, before = kept.table("shop.orders"), content(kept)
     for keys in (value, [value], [(value,)], [{"id": value}], [1, value]):
         try:
             table.get(keys)
@@ -280,7 +289,7 @@ def test_rows_and_keys(kept: Store, value: Any) -> None:
 
 def test_truth_values_are_no_numbers(kept: Store) -> None:
     """``get([True])`` was the row of key 1, and ``scan(version=True)`` version 1."""
-    table = kept.managed_table("shop.orders")
+    table = kept.table("shop.orders")
     for keys in ([True], [(True,)], [{"id": False}], pa.table({"id": [True]}), [np.bool_(True)]):
         with pytest.raises(InvalidRequest) as refused:
             table.get(keys)

@@ -77,12 +77,12 @@ def test_many_writers_lose_nothing(warehouse: str, database: str, through: str, 
 
         def work(number: int) -> int:
             values = [{"id": number, "v": "own"}, {"id": 1000, "v": f"{number}"}]
-            return writers[number % threads].managed_table("shop.t").write(values).version
+            return writers[number % threads].table("shop.t").write(values).version
 
         with ThreadPoolExecutor(threads) as pool:
             versions = list(pool.map(work, range(count)))
         assert sorted(versions) == list(range(1, count + 1))
-        table = store.managed_table("shop.t")
+        table = store.table("shop.t")
         last = versions.index(count)
         expected = in_order([{"id": n, "v": "own"} for n in range(count)] + [{"id": 1000, "v": f"{last}"}])
         assert rows(table) == plain(table) == expected
@@ -102,7 +102,7 @@ def test_everything_that_commits_claims_its_version(warehouse: str, database: st
     ):
         store.create_database("shop")
         store.create_table("shop.t", DDL, options={"num-sorted-run.compaction-trigger": "2"})
-        table = store.managed_table("shop.t")
+        table = store.table("shop.t")
         for v in "abc":
             table.write([{"id": n, "v": v} for n in range(10)])
         with store._catalog as catalog:
@@ -140,7 +140,7 @@ def test_a_table_that_is_opened_by_its_path_is_not_written(warehouse: str, datab
     with tablestore.connect(warehouse, database=database, commits="catalog") as store:
         store.create_database("shop")
         store.create_table("shop.t", DDL)
-        table = store.managed_table("shop.t")
+        table = store.table("shop.t")
         table.write([{"id": 1, "v": "a"}])
         by_path = FileStore.open(storage_of(table.location), table.location, system_ambient())
         with pytest.raises(Unsupported, match=r"tablestore\.connect") as refused:

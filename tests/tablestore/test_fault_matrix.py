@@ -443,7 +443,7 @@ def made(operation: Operation, log: str) -> Iterator[Table]:
             partition_by=["day"] if operation.partitioned else [],
             options={"bucket": "2", "log.system": log, **operation.options},
         )
-        table = store.managed_table("shop.t")
+        table = store.table("shop.t")
         operation.setup(table)
         table.in_writer.close()  # a copy in the middle of a compaction lacks files that it names
         yield table
@@ -613,7 +613,7 @@ def contents(location: Path) -> frozenset[tuple[str, Any]]:
 
 def _named(table: Table) -> Iterator[str]:
     """What log entries name, and what the newest version has from entries that have expired."""
-    for file in table.filestore.state().files.values():
+    for file in table.filestore.state().files:
         yield file.path
         if file.vector is not None:
             yield vector_file(file.vector)

@@ -214,7 +214,7 @@ def test_creating_and_dropping(fault: Fault, outage: bool, lake: tablestore.Stor
     with faults(proxy, lambda _: None):
         create()
     creating = len(proxy.calls)
-    lake.managed_table("shop.t").write([{"id": n, "v": "a"} for n in range(9)])
+    lake.table("shop.t").write([{"id": n, "v": "a"} for n in range(9)])
     with faults(proxy, lambda _: None):
         lake.drop_table("shop.t")
     dropping = len(proxy.calls)
@@ -268,7 +268,7 @@ def test_an_operation_of_a_table_with_its_log_in_kafka(
         options = {"bucket": "2", **logged, **operation.options}
         made_as = f"shop.t{next(numbers)}"
         lake.create_table(made_as, columns, primary_key=list(key), options=options)
-        table = lake.managed_table(made_as)
+        table = lake.table(made_as)
         operation.setup(table)
         return table
 
@@ -302,11 +302,11 @@ def elsewhere(table: Table) -> Table:
 
 def test_an_outage_of_the_store_is_no_damage(lake: tablestore.Store, proxy: S3Proxy) -> None:
     lake.create_table("shop.t", DDL, options={"write-mode": "merge-on-read", "changelog-producer": "none"})
-    table = lake.managed_table("shop.t")
+    table = lake.table("shop.t")
     for v in "ab":
         table.write([{"id": n, "v": v} for n in range(9)])
     expected = rows(table)
-    other = lake.managed_table("shop.t")
+    other = lake.table("shop.t")
     works: dict[str, Callable[[], object]] = {
         "write": lambda: table.write([{"id": 1, "v": "c"}]),
         "scan": lambda: rows(other),

@@ -32,7 +32,7 @@ def trials(base: Path) -> Iterator[TrialProcess]:
 def kinds(base: Path) -> dict[tuple[str, str], list[str]]:
     """Returns the files of each table by kind."""
     with tablestore.connect(base) as store:
-        named = {name: files_of(store.managed_table(f"shop.{name}")) for name in TABLES}
+        named = {name: files_of(store.table(f"shop.{name}")) for name in TABLES}
     return {(name, kind): files for name, kinds in named.items() for kind, files in kinds.items()}
 
 

@@ -48,7 +48,7 @@ def _parent(where: str, used: bool, result: Connection) -> None:
     """Runs in a process that has used no table yet."""
     forked, found = multiprocessing.get_context("fork"), {}
     with tablestore.connect(where) as store:
-        table = store.managed_table("shop.t")
+        table = store.table("shop.t")
         scan = table.scan()
         if used:
             scan.to_polars()

@@ -30,8 +30,7 @@ def table(kafka_broker: KafkaBroker) -> Iterator[Callable[[str], KafkaTable]]:
             "sink.semantic": "exactly-once",
             "properties.bootstrap.servers": kafka_broker.bootstrap,
         }
-        found = store.create_table(f"shop.{name}", "id BIGINT", options=options)
-        assert isinstance(found, KafkaTable)
+        found = store.create_kafka_table(f"shop.{name}", "id BIGINT", options=options)
         return found
 
     store: Store

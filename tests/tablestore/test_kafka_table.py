@@ -488,13 +488,12 @@ def test_a_topic_that_is_gone(topics: Topics) -> None:
 def test_the_store_knows_what_it_is(topics: Topics) -> None:
     table = topics.table(KEYED, UPSERT, properties_sasl_password="geheim", allow__literal__secrets="true")
     name = table.identifier
-    opened = topics.store.table(name)
-    assert isinstance(opened, KafkaTable)
+    opened = topics.store.kafka_table(name)
     assert opened.declaration == table.declaration
     assert opened.schema == table.schema
     assert name.partition(".")[2] in topics.store.list_tables("shop")
     assert "geheim" not in str(opened.detail())
-    for call in (lambda: topics.store.managed_table(name), lambda: opened.rollback(1), lambda: opened.location):
+    for call in (lambda: topics.store.table(name), lambda: opened.rollback(1), lambda: opened.location):
         with pytest.raises(Unsupported, match="upsert-kafka") as caught:
             call()
         assert caught.value.code == "connector-table"

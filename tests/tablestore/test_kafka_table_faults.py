@@ -29,8 +29,7 @@ def table(store: Store, broker: KafkaBroker, name: str, **options: str) -> Kafka
         "properties.bootstrap.servers": broker.bootstrap,
         **{key.replace("_", "."): value for key, value in options.items()},
     }
-    made = store.create_table(f"shop.{name}", "id BIGINT", options=given)
-    assert isinstance(made, KafkaTable)
+    made = store.create_kafka_table(f"shop.{name}", "id BIGINT", options=given)
     return made
 
 

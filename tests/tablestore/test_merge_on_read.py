@@ -67,7 +67,7 @@ def overlay_of(table: Table) -> str:
     files = table.filestore.table_files(state)
     location = overlay_location(files, state.version)
     named = [file for slot in pending_slots(state) for file in overlay_slot(files, slot, location)]
-    commit_overlay(files, state, state.pending(), named, location)
+    commit_overlay(files, state, state.pending.slots, named, location)
     return location
 
 
@@ -83,7 +83,7 @@ class TestPendingRuns:
         files = orders.files()
         put(orders, (1, 10, "c"), (3, 3, "d"))
         assert orders.files() == files
-        assert sum(run.rows for runs in orders.filestore.state().pending().values() for run in runs) == 2
+        assert sum(run.rows for run in orders.filestore.state().pending) == 2
         assert in_order(read_polars(orders.location)) == [{"id": 1, "n": 1, "t": "a"}, {"id": 2, "n": 2, "t": "b"}]
         assert rows(orders) == in_order(
             [{"id": 1, "n": 10, "t": "c"}, {"id": 2, "n": 2, "t": "b"}, {"id": 3, "n": 3, "t": "d"}]
@@ -94,7 +94,7 @@ class TestPendingRuns:
         table = make(store, **LATER, **NO_LOG)
         for n in range(66):
             put(table, (1, n, f"{n}"))
-        (runs,) = table.filestore.state().pending().values()
+        runs = tuple(table.filestore.state().pending)
         (task,) = plan_folds(table.filestore.state(), 0, full=True)
         assert task.runs == runs[: len(task.runs)]
         assert len(task.runs) < len(runs)
@@ -108,7 +108,7 @@ class TestPendingRuns:
         snapshot = fold_table(orders.filestore, full=True)
         assert snapshot is not None
         assert snapshot.operation == "FOLD"
-        assert orders.filestore.state().pending() == {}
+        assert not orders.filestore.state().pending
         assert in_order(read_polars(orders.location)) == seen == rows(orders)
         assert fold_table(orders.filestore, full=True) is None
 
@@ -134,7 +134,7 @@ class TestPendingRuns:
     def test_an_overwrite_takes_the_runs_with_it(self, orders: Table) -> None:
         put(orders, (1, 1, "a"))
         orders.write(pa.table({"id": [7], "n": [7], "t": ["z"]}), overwrite=True)
-        assert orders.filestore.state().pending() == {}
+        assert not orders.filestore.state().pending
         assert assert_whole(orders) == [{"id": 7, "n": 7, "t": "z"}]
 
     def test_a_checkpoint_keeps_them(self, store: Store) -> None:
@@ -143,7 +143,7 @@ class TestPendingRuns:
             put(table, (n, n, "a"))
         again = store.table("shop.t")
         assert rows(again) == rows(table)
-        assert again.filestore.state().pending() == table.filestore.state().pending()
+        assert again.filestore.state().pending == table.filestore.state().pending
         assert_whole(again)
 
     def test_followers_see_them_as_rows_and_as_changes(self, orders: Table) -> None:
@@ -398,7 +398,7 @@ def test_merge_on_read_gives_what_merge_on_write_gives(engine: str, steps: list[
                 {"t": r["t"], "id": r["id"]} for r in wanted if r["n"] is not None and r["n"] >= 0 and r["id"] < 5
             )
             assert in_order(later.get([5, 2, 0, 6]).to_pylist()) == [r for r in wanted if r["id"] in (0, 2, 5, 6)]
-        if later.filestore.state().pending():
+        if later.filestore.state().pending:
             location = overlay_of(later)
             assert in_order(read_deltalake(location)) == wanted
         fold_table(later.filestore, full=True)

@@ -159,7 +159,7 @@ def observed(store: Store, key: list[str], options: dict[str, str]) -> list[obje
         state = table.filestore.state()
         feed = table.follow(mode="changelog", version=0, stop=state.version)
         found.append([repr(one) for batch in feed for one in batch.to_pylist()])
-        found += [state.definition.tombstone_retention_ms, len(state.pending()), _feed_of(table)]
+        found += [state.definition.tombstone_retention_ms, len(state.pending), _feed_of(table)]
         store.drop_table("shop.t")
     return found
 

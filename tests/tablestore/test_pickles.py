@@ -23,7 +23,7 @@ from tests.writers import put
 def write_there(table: Table, store: Store) -> int:
     """Writes by what another process has sent."""
     put(table, 2)
-    put(store.managed_table("shop.other"), 3)
+    put(store.table("shop.other"), 3)
     return table.version
 
 
@@ -66,7 +66,7 @@ def test_where_the_catalog_holds_the_commits_the_store_is_sent(tmp_path: Path) -
             put(sent, 2)
         assert caught.value.code == "catalog-commits"
         with pickle.loads(pickle.dumps(store)) as opened:
-            put(opened.managed_table("shop.t"), 2)
+            put(opened.table("shop.t"), 2)
         assert [row["id"] for row in rows(made)] == [1, 2]
 
 

@@ -70,11 +70,11 @@ def test_a_lost_database_is_made_again_from_the_warehouse(warehouse: Path) -> No
             table = store.table(name)
             assert (rows(table), table.definition) == (expected, definition)
             assert table.examine().healthy
-        orders = store.managed_table("shop.orders")
+        orders = store.table("shop.orders")
         assert [batch.to_pylist() for batch in orders.follow(version=2, stop=3)] == changes
         orders.write([{"id": 1, "a": 7}, {"id": 9, "a": 9}])
         assert orders.get([1]).to_pylist() == [{"id": 1, "a": 7, "b": 5, "c": "x"}]
-        store.managed_table("shop.planets").write([{"id": 2, "name": "Mars"}])
+        store.table("shop.planets").write([{"id": 2, "name": "Mars"}])
         view = store.maintained_join("shop.joined")
         view.refresh()
         assert len(rows(store.table("shop.joined"))) == 2
@@ -146,7 +146,7 @@ def test_a_stale_copy_does_not_take_the_place_of_the_table(warehouse: Path) -> N
     with two(warehouse) as store:
         shutil.copytree(warehouse / "shop" / "b", warehouse / "shop" / "a-backup")
         shutil.copytree(warehouse / "shop" / "b", warehouse / "shop" / "aaa")
-        store.managed_table("shop.b").write([{"id": 2}])
+        store.table("shop.b").write([{"id": 2}])
     lose_database(warehouse)
     with tablestore.connect(warehouse) as store:
         errors = {Path(one.location).name: one.error for one in store.register()}
@@ -210,7 +210,7 @@ def test_only_folders_without_a_rival_are_registered(
         assert not any(one.created for one in store.register()), "a repetition changes nothing"
         assert sorted(store.list_tables("shop") if "shop" in store.list_databases() else []) == sorted(names.values())
         for name, shown in names.items():
-            assert store.managed_table(f"shop.{shown}").location == str(folder / "shop" / name)
+            assert store.table(f"shop.{shown}").location == str(folder / "shop" / name)
 
 
 def test_a_folder_that_cannot_be_read_now_does_not_keep_the_others_out(
@@ -246,7 +246,7 @@ def test_a_restored_folder_is_registered_after_a_drop(warehouse: Path, tmp_path:
         assert (caught.value.code, "tablestore register" in caught.value.message) == ("location-not-empty", True)
         (one,) = store.register(warehouse / "shop" / "a")
         assert (one.created, rows(store.table("shop.a"))) == (True, [{"id": 1}])
-        assert_healthy(store.managed_table("shop.a").filestore)
+        assert_healthy(store.table("shop.a").filestore)
 
 
 def test_what_is_no_table_of_ours_is_refused(warehouse: Path, tmp_path: Path) -> None:
@@ -314,9 +314,9 @@ def test_commits_that_the_database_held_need_such_a_database_again(warehouse: Pa
         assert store.list_databases() == [], "nothing is decided yet"
     with tablestore.connect(warehouse, commits="catalog") as store:
         assert [one.created for one in store.register()] == [True]
-        store.managed_table("shop.a").write([{"id": 2}])
+        store.table("shop.a").write([{"id": 2}])
         assert rows(store.table("shop.a")) == [{"id": 1}, {"id": 2}]
-        assert_healthy(store.managed_table("shop.a").filestore)
+        assert_healthy(store.table("shop.a").filestore)
 
 
 def test_a_service_says_where_to_register() -> None:

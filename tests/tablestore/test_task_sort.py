@@ -31,7 +31,7 @@ def disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 @pytest.fixture
 def files(store: Store) -> TableFiles:
-    options = {"bucket": "4", "write-buffer-size": "2 kb"}
+    options = {"bucket": "4", "write-buffer-size": "1 kb"}
     table = store.create_table("shop.t", "id STRING", primary_key=["id"], options=options)
     return table.filestore.table_files(table.filestore.state())
 

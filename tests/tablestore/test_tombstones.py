@@ -46,7 +46,7 @@ def put(table: Table, *given: Change) -> None:
 
 
 def remembered(table: Table) -> list[Tombstones]:
-    return [run for runs in table.filestore.state().tombstones().values() for run in runs]
+    return list(table.filestore.state().tombstones)
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_at_the_end_of_the_retention_a_delete_is_still_remembered(store: Store) 
     (run,) = remembered(table)
     state, end_ms = table.filestore.state(), run.modified_ms + 3_600_000
     assert plan_tombstone_cleanups(state, end_ms) == []
-    assert run in state.lookup_files(end_ms)[run.slot]
+    assert run in state.lookup_files(end_ms).of(run.slot)
     assert len(plan_tombstone_cleanups(state, end_ms + 1)) == 1
     assert not state.lookup_files(end_ms + 1)
 

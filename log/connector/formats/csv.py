@@ -196,23 +196,26 @@ class CsvFormat:
         assert table.num_rows == int(good.sum())  # `_regular` is what the parser takes
         return table, places[good]
 
-    def parsed(self, text: bytes, names: Sequence[str], skip: int = 0) -> pa.Table:
+    def parsed(self, text: bytes, names: Sequence[str]) -> pa.Table:
         """Returns the fields of lines as texts; an empty line is a row of one field that is null.
 
         Args:
             text: Lines.
             names: The columns' names.
-            skip: So many lines are left out first.
 
         Raises:
             ArrowInvalid: lines with another number of fields, or whose quotes are not closed.
         """
-        return pa_csv.read_csv(
-            pa.BufferReader(text),
-            read_options=pa_csv.ReadOptions(
-                use_threads=False, column_names=names, skip_rows=skip, block_size=len(text) + 1
-            ),
-            parse_options=pa_csv.ParseOptions(
+        sink = pa.BufferOutputStream()  # the memory is Arrow's: its threads must not touch an object of Python
+        sink.write(text)
+        return pa_csv.read_csv(pa.BufferReader(sink.getvalue()), *self._options(names, len(text) + 1))
+
+    def _options(
+        self, names: Sequence[str], block: int
+    ) -> tuple[pa_csv.ReadOptions, pa_csv.ParseOptions, pa_csv.ConvertOptions]:
+        return (
+            pa_csv.ReadOptions(use_threads=False, column_names=names, block_size=block),
+            pa_csv.ParseOptions(
                 delimiter=self.delimiter,
                 quote_char=self.quote or False,
                 double_quote=self.quote is not None and self.escape is None,
@@ -220,7 +223,7 @@ class CsvFormat:
                 newlines_in_values=True,
                 ignore_empty_lines=len(names) > 1,
             ),
-            convert_options=pa_csv.ConvertOptions(
+            pa_csv.ConvertOptions(
                 column_types=dict.fromkeys(names, pa.string()),
                 null_values=[self.null_literal or ""],
                 strings_can_be_null=True,

@@ -147,7 +147,13 @@ FORMAT_OPTIONS: Mapping[str, tuple[Option, ...]] = {
         ),
     ),
     "avro-confluent": (
-        Option("url", "text", some_text, None, "The registry's URL, or several separated by commas. Required."),
+        Option(
+            "url",
+            "text",
+            some_text,
+            None,
+            "The registry's URL, or several separated by commas. Required. Its schemas may refer to others.",
+        ),
         Option(
             "subject",
             "text",

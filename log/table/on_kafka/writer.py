@@ -38,6 +38,7 @@ logger = logging.getLogger(__name__)
 _CHUNK_ROWS = 10_000
 _CHUNK_BYTES = 8 << 20
 _NOTHING: Mapping[int, int] = MappingProxyType({})
+_LIMIT = "log.kafka.properties.message.max.bytes"
 _SEQUENCES = 1 << 31  # Kafka's sequence numbers are 31 bits and wrap
 
 
@@ -74,7 +75,7 @@ class KafkaLogWriter:
         self._format = DebeziumJson(config)
         self._schema = row_schema(config.schema, config.primary_key)
         action = f"writing log transaction {transaction_id}"
-        self._sender = Sender(topic_of(config), config, ambient, action, self._connect())
+        self._sender = Sender(topic_of(config), config, ambient, action, self._connect(), _LIMIT)
         self._finished = False
 
     def append(self, bucket: int, rows: pa.RecordBatch | pa.Table) -> None:

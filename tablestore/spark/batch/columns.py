@@ -30,11 +30,11 @@ from pyspark.sql.types import (
 )
 
 from filestore.errors import InvalidRequest
+from filestore.model.names import quoted
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.schema import Column as OwnColumn
 from filestore.model.schema import Schema
 from filestore.model.text import none_named
-from filestore.model.types import quoted
 from tablestore.incoming.fitting import fit
 from tablestore.spark.jobs.errors import BAD_VALUE
 

@@ -34,6 +34,7 @@ from tablestore.reading.log_tail import TailPart
 from tablestore.reading.version_changes import PIECE_BYTES, PIECE_ROWS
 from tablestore.spark.batch.pinned_version import LOG, PIN, VERSION, pickled_log
 from tablestore.spark.jobs.local_disk import at_home
+from tablestore.spark.jobs.python_processes import in_shared_processes
 from tablestore.spark.jobs.runner import Attempt
 from tablestore.spark.jobs.worker import collect_only_new_objects
 from tablestore.spark.opened import identity_options
@@ -69,7 +70,7 @@ def joined_by_lookup(
     pinned = pinned.withColumn(LOG, F.when(first, F.col(LOG))) if fresh else pinned
     task = _task(table, table.filestore.table_files(state), plan)
     try:
-        return pinned.mapInArrow(task, StructType([*df.schema.fields, *_fields(plan)]))
+        return in_shared_processes(pinned.mapInArrow(task, StructType([*df.schema.fields, *_fields(plan)])))
     except PySparkNotImplementedError as error:
         kinds = [field.dataType for field in df.schema if _arrow_type(field.dataType) is None]
         raise _not_passed(kinds[0] if kinds else df.schema) from error

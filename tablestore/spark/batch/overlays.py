@@ -7,7 +7,7 @@ prunes columns and pushes filters. In a task rows are spilled beyond ``write-buf
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,12 +16,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from filestore import layout
+from filestore.delta.by_slot import LookupFiles
 from filestore.delta.state import TableState
 from filestore.delta.vectors import vector_file
 from filestore.files.leftovers import remove
 from filestore.files.writer import TableFiles
 from filestore.merge.deduplicate import ORDINAL_COLUMN
-from filestore.model.files import DataFile, Slot
+from filestore.model.files import Slot
 from filestore.reading.overlay import PendingSlot, pending_slots
 from filestore.reading.overlay_table import OverlayFile, commit_overlay, overlay_location, overlay_slot
 from filestore.reading.tail_overlay import overlay_changes
@@ -49,7 +50,7 @@ def read_overlaid(spark: SparkSession, store: FileStore, state: TableState) -> D
     if not table.storage.exists(layout.join(location, layout.log_entry_path(0))):
         tasks = [_Pending(pending, location) for pending in pending_slots(state)]
         merged = run_tasks(spark, table, tasks, _merge_pending, "merge runs of", partial(_discard, folder=folder))
-        commit_overlay(table, state, state.pending(), _files(merged), location)
+        commit_overlay(table, state, state.pending.slots, _files(merged), location)
     return read_whole(spark, location, state)
 
 
@@ -74,10 +75,7 @@ def read_fresh(spark: SparkSession, tail: VisibleTail, state: TableState) -> Dat
     table = tail.filestore.table_files(state)
     folder = layout.fresh_overlay_path(state.version, table.ambient.new_id())
     base = state.lookup_files(table.ambient.now_ms())
-    tasks = [
-        _Tail(part, {slot: files for slot, files in base.items() if slot.bucket == part.bucket}, folder)
-        for part in parts
-    ]
+    tasks = [_Tail(part, base.of_bucket(part.bucket), folder) for part in parts]
     merged = run_tasks(spark, table, tasks, _merge_tail, "merge the log of", partial(_discard, folder=folder))
     if not any(merged):
         return None
@@ -103,7 +101,7 @@ class _Tail:
     """A bucket's changes in the log, and the live files below them."""
 
     part: TailPart
-    base: Mapping[Slot, Sequence[DataFile]]
+    base: LookupFiles
     folder: str
 
 
@@ -113,7 +111,7 @@ def _merge_tail(table: TableFiles, task: _Tail) -> _Overlaid:
         _numbered(task.part.changes(table.ambient), bucket),
         [*definition.partition_by, *definition.sort_key],
         definition.options["write-buffer-size"],
-        lambda: on_local_disk(table, bucket),
+        lambda: on_local_disk(bucket),
     )
     return tuple(overlay_changes(table, task.base, changes, task.folder))
 

@@ -26,6 +26,7 @@ from filestore.model.schema import Schema
 from filestore.reading.scan import plan_scan
 from filestore.table import FileStore
 from tablestore.spark.batch.whole_files import hides_values
+from tablestore.spark.jobs.java_classes import our_class
 
 __all__ = ["handled", "plain_files", "plain_version", "use_plain_scans"]
 
@@ -50,11 +51,9 @@ _OPERATORS: Mapping[str, Callable[[pl.Expr, pl.Series], pl.Expr]] = {
 
 def use_plain_scans(spark: SparkSession, files: FileStore) -> None:
     """Makes a session ask this module when it plans queries of a table; does nothing in a session without our jar."""
-    jvm = spark.sparkContext._jvm
-    assert jvm is not None
-    scans = jvm.tablestore.spark.PlainScans
-    if not callable(getattr(scans, "know", None)):
-        return  # without the class it is a package of that name
+    scans = our_class(spark.sparkContext, "PlainScans")
+    if scans is None:
+        return
     handle = _handles.setdefault(files, str(next(_numbers)))
     _tables[handle] = files
     _tables.move_to_end(handle)
@@ -97,8 +96,8 @@ def plain_version(files: FileStore, planned: int, *, pinned: bool) -> dict[str, 
         return hides
     return hides | {
         "version": state.version,
-        "bytes": sum(file.size for file in state.files.values()),
-        "vectors": any(file.vector is not None for file in state.files.values()),
+        "bytes": state.totals.size,
+        "vectors": state.totals.vectors > 0,
     }
 
 
@@ -116,7 +115,7 @@ def _state(files: FileStore, version: int) -> TableState:
 
 def _is_plain(state: TableState) -> bool:
     """Returns whether the version's rows are those of its Parquet files without those in its vectors. Pure."""
-    return not state.definition.features and not state.pending()
+    return not state.definition.features and not state.pending
 
 
 def plain_files(files: FileStore, version: int, conditions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -24,9 +24,7 @@ from filestore.files.writer import TableFiles
 from filestore.layout import staged_path
 from filestore.merge.deduplicate import ORDINAL_COLUMN
 from filestore.model.definition import TableDefinition
-from filestore.rows.bucketing import bucket_of
-from filestore.sorting.chunks import BUCKET_COLUMN
-from filestore.sorting.order import slices_in_order
+from filestore.sorting.order import bucketed, by_arrival, slices_in_order
 from filestore.sorting.runs import RunFiles, gathered
 from filestore.storage.interface import Storage
 from filestore.storage.local import LocalStorage
@@ -227,7 +225,7 @@ def stage(table: TableFiles, batches: Iterable[pa.Table], task: int) -> tuple[st
             for number, rows in enumerate(parts):
                 parts[number] = _numbered(rows, definition, first)
                 first += rows.num_rows
-            runs.append(files.put(slices_in_order(parts, _order(table))))
+            runs.append(files.put(slices_in_order(parts, by_arrival(definition))))
         files.share(runs)
     except BaseException:
         files.remove(runs)
@@ -236,9 +234,8 @@ def stage(table: TableFiles, batches: Iterable[pa.Table], task: int) -> tuple[st
 
 
 def _numbered(rows: pa.Table, definition: TableDefinition, first: int) -> pa.Table:
-    bucket = bucket_of(rows, definition.bucket_key, definition.buckets)
     ordinals = np.arange(first, first + rows.num_rows)
-    return rows.append_column(BUCKET_COLUMN, pa.array(bucket)).append_column(ORDINAL_COLUMN, pa.array(ordinals))
+    return bucketed(rows, definition).append_column(ORDINAL_COLUMN, pa.array(ordinals))
 
 
 def remove(table: TableFiles, runs: Iterable[str]) -> None:
@@ -248,13 +245,8 @@ def remove(table: TableFiles, runs: Iterable[str]) -> None:
 
 def merged(table: TableFiles, runs: Iterable[str]) -> Iterator[pa.RecordBatch]:
     """The rows of all runs in the order that `filestore.writing.write.write_sorted` wants. The runs stay."""
-    return _files(table).merged(runs, _order(table))
+    return _files(table).merged(runs, by_arrival(table.definition))
 
 
 def _files(table: TableFiles) -> RunFiles:
     return RunFiles(table.storage, table.location, lambda: staged_path(table.ambient.new_id()))
-
-
-def _order(table: TableFiles) -> list[str]:
-    """Returns slot, key and ordinal: the order is total, and rows of one key stay in the order of their arrival."""
-    return [*table.definition.partition_by, BUCKET_COLUMN, *table.definition.sort_key, ORDINAL_COLUMN]

@@ -11,8 +11,8 @@ from pyspark.sql.types import StructType
 
 from filestore.errors import InvalidRequest
 from filestore.model.schema import Column
-from filestore.reading.difference import on_local_disk
 from filestore.rows.casting import cast_rows
+from filestore.sorting.runs import local_runs
 from managed_table.opened import OpenedTable
 from tablestore.spark.opened import opened
 from tablestore.system.changes import AuditPart, ChangesPart, audit_parts, changes_parts
@@ -83,7 +83,7 @@ def _rows(partition: InputPartition) -> Iterator[pa.Table]:
         yield from metadata_rows(partition.table.filestore, partition.name, partition.version)
     elif isinstance(partition, _RowsPartition):
         part = partition.part
-        yield from part.rows() if isinstance(part, AuditPart) else part.rows(on_local_disk)
+        yield from part.rows() if isinstance(part, AuditPart) else part.rows(local_runs)
 
 
 def _versions(options: Mapping[str, str]) -> Versions:

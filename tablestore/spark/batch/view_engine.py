@@ -18,8 +18,8 @@ from pyspark.sql.types import DoubleType, FloatType, StringType
 
 from filestore.errors import InvalidRequest, TableStoreError
 from filestore.model.definition import TableDefinition
+from filestore.model.names import quoted
 from filestore.model.schema import Schema
-from filestore.model.types import quoted
 from filestore.operations.replaced_rows import ChangeRunner
 from tablestore.spark.batch.columns import spark_type
 from tablestore.spark.batch.compaction import spark_changes

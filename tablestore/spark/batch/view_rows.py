@@ -14,10 +14,11 @@ from operator import and_, or_
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark program gives it
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
 from filestore.errors import Unsupported
+from filestore.model.names import quoted
 from filestore.model.rowkind import KIND_COLUMN
-from filestore.model.types import quoted
 from tablestore.spark.batch.comparing import same
 from tablestore.spark.batch.plan_leaves import other_relation
 from tablestore.views.maintained_query import QueryWork
@@ -180,7 +181,7 @@ class ViewRows:
         query = self.spark.sql(self.work.query.with_tables([self._view(frame) for frame in frames]))
         if (why := _obstacle(query)) is not None:
             raise Unsupported(f"the query cannot be that of a materialized view: {why}", code="view-query")
-        return query
+        return _as_stored(query)
 
     def _from(
         self, items: Sequence[str], frames: Sequence[DataFrame], joined: str = "", condition: str = "true"
@@ -233,6 +234,29 @@ def _obstacle(query: DataFrame) -> str | None:
             "the tables themselves in the query, not IDENTIFIER, and no views or functions that read tables"
         )
     return None
+
+
+def _as_stored(rows: DataFrame) -> DataFrame:
+    """Takes collations from columns: tables keep none, and Spark compares no string of one with a stored string."""
+    found = {column.name: _without_collation(column.dataType) for column in rows.schema}
+    if all(found[column.name] == column.dataType for column in rows.schema):
+        return rows
+    return rows.select(*(F.col(quoted(name)).cast(kind).alias(name) for name, kind in found.items()))
+
+
+def _without_collation(kind: DataType) -> DataType:
+    match kind:
+        case StringType() if type(kind) is StringType:
+            return StringType()
+        case ArrayType():
+            return ArrayType(_without_collation(kind.elementType), kind.containsNull)
+        case MapType():
+            pair = (_without_collation(kind.keyType), _without_collation(kind.valueType))
+            return MapType(*pair, kind.valueContainsNull)
+        case StructType():
+            fields = ((f.name, _without_collation(f.dataType), f.nullable, f.metadata) for f in kind)
+            return StructType([StructField(*field) for field in fields])
+    return kind
 
 
 def _of(alias: str, column: str) -> str:

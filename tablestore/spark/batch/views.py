@@ -32,5 +32,5 @@ def spark_execution(spark: SparkSession) -> Execution:
 
 def _worked(job: WriteJob, table: TableFiles, work: Work) -> TaskOutcome:
     attempt = Attempt.current()
-    batches = work.batches(table.definition, lambda: on_local_disk(table, attempt.task))
+    batches = work.batches(table.definition, lambda: on_local_disk(attempt.task))
     return job.run(batches, f"{attempt.task}.{attempt.attempt_id}")

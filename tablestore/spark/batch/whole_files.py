@@ -34,8 +34,8 @@ EVERY_ROW_GROUP = {f"parquet.filter.{way}.enabled": "false" for way in ("stats",
 def hides_values(state: TableState) -> bool:
     """Returns whether a reader that skips row groups may miss rows (FORMAT.md section 7, rule 9). Pure."""
     floating = any(leaf.floating for leaf in leaves(state.definition.schema.to_arrow()))
-    runs = itertools.chain.from_iterable(state.pending().values())
-    return floating and any(file.bounds_floats for file in (*state.files.values(), *(run.as_file() for run in runs)))
+    stored = itertools.chain(state.files, (run.as_file() for run in state.pending))
+    return floating and any(file.bounds_floats for file in stored)
 
 
 def read_whole(spark: SparkSession, location: str, state: TableState, version: int | None = None) -> DataFrame:

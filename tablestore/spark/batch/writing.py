@@ -21,7 +21,7 @@ from filestore.errors import InvalidRequest
 from filestore.files.writer import TableFiles
 from filestore.merge.deduplicate import ORDINAL_COLUMN
 from filestore.model.definition import TableDefinition
-from filestore.model.types import quoted
+from filestore.model.names import quoted
 from filestore.rows.fitting import putting
 from filestore.rows.keys import changes
 from filestore.sorting.chunks import BUCKET_COLUMN
@@ -121,7 +121,7 @@ def _in_order(batches: Iterable[pa.RecordBatch], table: TableFiles, task: int) -
     slot = [*definition.partition_by, BUCKET_COLUMN] if definition.partition_by else []
     memory = definition.options["write-buffer-size"]
     bucket = pa.scalar(task, pa.int32())
-    for batch in sorted_batches(batches, [*slot, *definition.sort_key], memory, lambda: on_local_disk(table, task)):
+    for batch in sorted_batches(batches, [*slot, *definition.sort_key], memory, lambda: on_local_disk(task)):
         yield batch if slot else batch.append_column(BUCKET_COLUMN, pa.repeat(bucket, batch.num_rows))
 
 

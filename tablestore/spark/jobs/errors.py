@@ -29,6 +29,8 @@ BAD_VALUE = "tablestore: bad-value: "
 
 # as Python prints the errors of `filestore.errors`: the class, the message, and the code as a note below it
 _PRINTED = re.compile(r"^filestore\.errors\.(\w+): ((?:(?!^filestore\.errors\.).)*?)\ncode: ([\w-]+)", re.M | re.S)
+# as expressions in plans of SQL raise them, such as that of a changed key
+_REFUSED = re.compile(r"\[tablestore: ([\w-]+)\] (.*)", re.S)
 _NO_REASON = re.compile(r"An error occurred while calling|\s*at [\w.$]+\(")  # py4j's first line, and stacks
 _LONGEST_REASON = 500
 _MEMORY: Final = (
@@ -101,8 +103,11 @@ def error_of(exception: BaseException) -> TableStoreError | None:
     if isinstance(exception, TableStoreError):
         return exception
     condition, parameters, text = _described(exception)
-    if condition == "USER_RAISED_EXCEPTION" and (raised := parameters.get("errorMessage", "")).startswith(BAD_VALUE):
+    raised = parameters.get("errorMessage", "") if condition == "USER_RAISED_EXCEPTION" else ""
+    if raised.startswith(BAD_VALUE):
         return InvalidRequest(raised.removeprefix(BAD_VALUE), code="bad-value")
+    if (refused := _REFUSED.fullmatch(raised)) is not None:
+        return InvalidRequest(refused[2], code=refused[1])
     return error_in(text)
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 from filestore.files.writer import TableFiles
-from filestore.sorting.runs import RunFiles
-from filestore.storage.local import LocalStorage, temporary_folder
+from filestore.sorting.runs import RunFiles, local_runs
 
 __all__ = ["at_home", "on_local_disk"]
 
@@ -21,11 +19,9 @@ def at_home(table: TableFiles, task: int) -> TableFiles:
     return table
 
 
-@contextmanager
-def on_local_disk(table: TableFiles, task: int) -> Iterator[RunFiles]:
+def on_local_disk(task: int) -> AbstractContextManager[RunFiles]:
     """Opens a folder for runs among Spark's temporary files; Spark removes what a killed worker leaves there."""
-    with temporary_folder("tablestore-runs-", _local_disk(task)) as folder:
-        yield RunFiles(LocalStorage(), folder, lambda: f"{table.ambient.new_id()}.parquet")
+    return local_runs(_local_disk(task))
 
 
 def _local_disk(task: int) -> str:

@@ -35,6 +35,7 @@ from filestore.errors import TableStoreError, Unavailable
 from filestore.files.writer import TableFiles
 from tablestore.spark.jobs.errors import failure_of
 from tablestore.spark.jobs.local_disk import at_home
+from tablestore.spark.jobs.python_processes import in_shared_processes
 from tablestore.spark.jobs.reports import Report, Reporter, Reports
 from tablestore.spark.jobs.worker import collect_only_new_objects
 
@@ -177,7 +178,7 @@ class _Run(Generic[Result]):
         try:
             self._describe()
             task = _task(self._job.work, max_attempts(self._frame.sparkSession), self.reports.reporter)
-            rows = self._frame.mapInArrow(task, _OUTCOME).collect()
+            rows = in_shared_processes(self._frame.mapInArrow(task, _OUTCOME)).collect()
             self._events.put(_Ended([row.outcome for row in rows]))
         except BaseException as error:  # noqa: BLE001  # raised where the job is waited for
             self._events.put(_Ended(error=error))

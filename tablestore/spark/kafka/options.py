@@ -137,7 +137,7 @@ def kafka_read(options: Mapping[str, str]) -> KafkaRead | None:
     from tablestore.store import connect
 
     with connect(given["catalog"], token=token_of(given)) as store:
-        table = store.table(given["path"])
+        table = store.any_table(given["path"])
     return KafkaRead.of(table.declaration, given) if isinstance(table, KafkaTable) else None
 
 

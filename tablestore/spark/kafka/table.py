@@ -15,7 +15,7 @@ from filestore.arguments import checks_arguments
 from filestore.errors import InvalidRequest
 from log.connector.decoding import asked_schema
 from log.connector.groups import Numbered
-from tablestore.following.result_mode import result_mode
+from tablestore.following.result_mode import Mode, result_mode
 from tablestore.kafka_table import KafkaTable
 from tablestore.reading.batch_size import batch_size
 from tablestore.spark.kafka.options import RECORDS_PER_TASK, KafkaRead
@@ -28,7 +28,7 @@ __all__ = ["SparkKafkaTable"]
 
 @checks_arguments()
 class SparkKafkaTable:
-    """A Kafka table in a Spark session. Get it from `SparkStore.table`; it may be kept. Rows never pass the driver.
+    """A Kafka table in a Spark session, from `SparkStore.kafka_table`. Rows never pass the driver; it may be kept.
 
     Attributes:
         local: The same table without Spark: its columns, options, offsets.
@@ -47,7 +47,7 @@ class SparkKafkaTable:
         columns: Sequence[str] | None = None,
         *,
         options: Mapping[str, str] | None = None,
-        mode: str = "upsert",
+        mode: Mode = "upsert",
         max_records_per_task: int = RECORDS_PER_TASK,
     ) -> DataFrame:
         """Reads the changes that the topic has now, beginning as ``scan.startup.mode`` says, each with its ``_kind``.
@@ -81,7 +81,7 @@ class SparkKafkaTable:
         columns: Sequence[str] | None = None,
         *,
         options: Mapping[str, str] | None = None,
-        mode: str = "upsert",
+        mode: Mode = "upsert",
         state: str | PathLike[str] | None = None,
         max_rows_per_batch: int | None = None,
     ) -> DataFrame:

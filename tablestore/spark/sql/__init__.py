@@ -10,7 +10,7 @@ Spark calls Java, which is in ``tablestore/spark/jvm``; that asks this package, 
     listing     the tables and views of a database, for programs
     creation    the statement that makes a materialized view again
     columns     schemas and changes of columns, as Spark describes them
-    procedures  ``CALL catalog.sys.<name>(…)``
+    procedures  ``CALL catalog.sys.<name>(…)``, each a `procedure`; `view_procedures` are those of materialized views
     streams     the procedures that start, list and stop streaming queries
     dialect     statements that Spark's grammar lacks
     jar         the Java classes, compiled

@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from filestore.errors import TableStoreError
 from tablestore.spark.batch.scans import handled
 from tablestore.spark.jobs.errors import failure_of
+from tablestore.spark.jobs.java_classes import our_class
 from tablestore.spark.sql.dialect import rewritten
 from tablestore.spark.sql.names import Names
 from tablestore.spark.sql.places import Place, Places
@@ -51,7 +52,9 @@ class Bridge:
         """Answers a request that needs no session."""
         asked: Request = json.loads(request)
         if asked["operation"] == "rewrite":  # it is about a statement, and needs no store
-            names = Names(frozenset(asked["catalogs"]), asked["catalog"], asked["database"])
+            ours = frozenset(asked["catalogs"])
+            others, views = frozenset(asked["others"]) - ours, frozenset(asked["views"])
+            names = Names(ours, asked["catalog"], asked["database"], others, views)
             return _as_text(_outcome(lambda: rewritten(asked["statement"], names), asked))
         if "handle" in asked:
             return _as_text(_outcome(lambda: handled(asked), asked))
@@ -117,7 +120,9 @@ def _outcome(work: Callable[[], Any], request: Request) -> dict[str, Any] | Java
 
 
 def _described(error: TableStoreError, request: Request) -> dict[str, Any]:
-    named = {"database": request.get("database", ""), "table": request.get("table", "")}
+    arguments = request.get("arguments", {})  # of a procedure; one about a database has no table
+    database = (arguments.get("database") or "") if arguments.get("table") is None else ""
+    named = {"database": request.get("database", database), "table": request.get("table", "")}
     return {"error": {"code": error.code, "message": error.message, **named}}
 
 
@@ -149,12 +154,10 @@ def start_bridge(context: SparkContext, *, sessions_of_others: bool = False) -> 
     """
     if context in _bridges:
         return
-    jvm, gateway = context._jvm, context._gateway
-    assert jvm is not None
+    side, gateway = our_class(context, "PythonSide"), context._gateway
+    if side is None:
+        return
     assert gateway is not None
-    side = jvm.tablestore.spark.PythonSide
-    if not callable(getattr(side, "register", None)):
-        return  # without the class it is a package of that name
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
     for former in _bridges.values():
         former.close()

@@ -8,7 +8,7 @@ before an update it takes the update of a row for an insert, and its delete for 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 import pyarrow as pa
@@ -18,9 +18,10 @@ from pyspark.sql import functions as F  # noqa: N812  # the name that every Spar
 from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest, NotFound
 from filestore.model.changelog import ChangelogProducer
+from filestore.model.definition import TableDefinition
+from filestore.model.names import quoted
 from filestore.model.rowkind import RowKind
 from filestore.model.schema import Schema
-from filestore.model.types import quoted
 from filestore.retention.rules import first_retained, tag_of
 from tablestore.spark.sql.columns import schema_to_spark
 from tablestore.spark.store import SparkStore
@@ -122,16 +123,32 @@ def read_changes(
 
     Raises:
         NotFound: ``snapshot-expired``: net changes need the version before the first.
+        InvalidRequest: ``other-columns``: a column of the first or last version has another name now, or is gone.
     """
-    table = store.store.managed_table(name)
-    newest = table.filestore.state().version if last is None else last
+    table = store.store.table(name)
+    state = table.filestore.state()
+    newest = state.version if last is None else last
     if net:
         return _net_changes(store, table, first - 1, max(newest, first - 1), _TYPES if updates else _WITHOUT_UPDATES)
-    if table.definition.changelog_producer is not ChangelogProducer.NONE and first <= newest:
+    if state.definition.changelog_producer is not ChangelogProducer.NONE and first <= newest:
+        _refuse_other_names(table, state.definition, {first, newest})
         reader = store.spark.read.format("delta").option("readChangeFeed", "true")
         return reader.option("startingVersion", first).option("endingVersion", newest).load(table.location)
     log = store.read(f"{name}$audit_log", from_version=first - 1, to_version=max(newest, first - 1))
     return log.select(*_named(log, table, _TYPES), "_commit_version", "_commit_timestamp")
+
+
+def _refuse_other_names(table: Table, now: TableDefinition, versions: Set[int]) -> None:
+    """Refuses changes with columns that have another name now, or are gone: Delta does not read such a feed."""
+    for version in sorted(versions):
+        for name in table.filestore.state(version).definition.schema.names:
+            if name not in now.schema:
+                raise InvalidRequest(
+                    f"column {name} of version {version} has another name now, or is gone, and changes have the "
+                    "columns of the newest version: begin behind that ALTER TABLE, or read WITH (deduplicationMode = "
+                    "'netChanges')",
+                    code="other-columns",
+                )
 
 
 def _net_changes(store: SparkStore, table: Table, before: int, after: int, types: Mapping[str, str]) -> DataFrame:

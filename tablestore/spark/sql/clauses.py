@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from filestore.errors import Unsupported
 from tablestore.spark.sql.requests import PROVIDERS, wrong_provider
@@ -20,6 +20,27 @@ _COLLATION = "collation"
 _PLAIN = "UTF8_BINARY"
 
 
+_OF_DELTA = "delta."
+_CHANGES = "delta.enablechangedatafeed"
+
+
+def _refuse_delta_properties(properties: Iterable[str]) -> None:
+    """Refuses properties of Delta; `Unsupported` (``delta-property``) says what has their place."""
+    for name in properties:
+        if name.lower() == _CHANGES:
+            raise Unsupported(
+                f"leave {name} out: CHANGES FROM VERSION and table_changes() read what each version changed, and the "
+                "option changelog-producer ('lookup') also writes the rows before each update into Delta's change feed",
+                code="delta-property",
+            )
+        if name.lower().startswith(_OF_DELTA):
+            raise Unsupported(
+                f"leave {name} out: features of Delta follow from the table's own options, such as bucket, "
+                "target-file-size and snapshot.time-retained (filestore/OPTIONS.md)",
+                code="delta-property",
+            )
+
+
 def refuse_clauses(properties: Mapping[str, str], default_source: str | None = None) -> None:
     """Refuses what such a property says.
 
@@ -28,8 +49,9 @@ def refuse_clauses(properties: Mapping[str, str], default_source: str | None = N
         default_source: The format that Spark names if the statement names none.
 
     Raises:
-        Unsupported: ``table-location``, ``provider``, ``string-type``.
+        Unsupported: ``table-location``, ``provider``, ``string-type``, ``delta-property``.
     """
+    _refuse_delta_properties(properties)
     if "location" in properties or properties.get("external") == "true":
         clause = "LOCATION" if "location" in properties else "EXTERNAL"
         raise Unsupported(f"a managed table is where its warehouse is: leave {clause} out", code="table-location")
@@ -41,7 +63,7 @@ def refuse_clauses(properties: Mapping[str, str], default_source: str | None = N
                 code="provider",
             )
     provider = properties.get("provider", "tablestore")
-    if provider not in (*PROVIDERS, default_source):
+    if provider.lower() not in (*PROVIDERS, (default_source or "").lower()):
         raise wrong_provider(provider)
     if properties.get(_COLLATION, _PLAIN) != _PLAIN:
         raise Unsupported(

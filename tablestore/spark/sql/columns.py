@@ -91,7 +91,8 @@ def _default(change: Mapping[str, Any]) -> Change:
 
 def _clustered(change: Mapping[str, Any]) -> Change:
     raise Unsupported(
-        "rows of a table are in partitions and buckets, and not clustered by other columns: leave CLUSTER BY out"
+        "rows of a table are in partitions and buckets, and not clustered by other columns: leave CLUSTER BY out. "
+        "PARTITIONED BY, and a primary key that begins with a column, store its rows together"
     )
 
 
@@ -138,7 +139,27 @@ def _kept(described: Any, where: str) -> Any:
             return {**described, "elementType": _kept(element, where)}
         case {"type": "map", "keyType": key, "valueType": value}:
             return {**described, "keyType": _kept(key, where), "valueType": _kept(value, where)}
+        case str():
+            try:
+                from_delta(described)
+            except Unsupported as error:
+                raise _unknown_type(where, described) from error
     return described
+
+
+_INSTEAD = {
+    "variant": "STRING with its JSON",
+    "void": "the type that its values will have",
+    "interval": "BIGINT with a number of units",
+}
+
+
+def _unknown_type(where: str, described: str) -> Unsupported:
+    instead = next((text for name, text in _INSTEAD.items() if described.startswith(name)), "another type")
+    return Unsupported(
+        f"{where} has the type {described.upper()}, which tables do not have: make it {instead}",
+        code="unsupported-type",
+    )
 
 
 def _string_type(where: str, described: str) -> Unsupported:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from filestore.model.definition import TableDefinition
-from tablestore.spark.sql.names import literal, quoted
+from filestore.model.names import quoted
+from tablestore.spark.sql.names import literal
 
 __all__ = ["creation_of"]
 

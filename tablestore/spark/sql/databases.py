@@ -15,13 +15,13 @@ from tablestore.store import Store
 
 __all__ = [
     "create_database",
-    "default_is_empty",
     "drop_database",
     "ensure_default",
     "list_databases",
     "list_tables",
     "list_views",
     "load_database",
+    "missing_in_missing_database",
 ]
 
 _DEFAULT = "default"
@@ -77,14 +77,20 @@ def _names(names_in: Callable[[str], list[str]], database: str) -> list[str]:
         return []
 
 
-def default_is_empty(load: Callable[[Store, Request], Any], code: str = "table-not-found") -> Callable[..., Any]:
-    """Makes a request say that a table or a view is missing where the database ``default`` is not stored."""
+def missing_in_missing_database(
+    load: Callable[[Store, Request], Any], code: str = "table-not-found"
+) -> Callable[..., Any]:
+    """Makes a request say that a table or a view is missing where its database is.
+
+    Whoever asks whether a table exists, such as ``DROP TABLE IF EXISTS``, gets no for an answer then, as from Spark's
+    own catalog.
+    """
 
     def loaded(store: Store, request: Request) -> Any:
         try:
             return load(store, request)
         except NotFound as error:
-            if request["database"] != _DEFAULT or error.code != "database-not-found":
+            if error.code != "database-not-found":
                 raise
             raise NotFound(f"there is no {name_of(request)}", code=code) from error
 

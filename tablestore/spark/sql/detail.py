@@ -9,6 +9,7 @@ from typing import Any
 from filestore import layout
 from filestore.errors import NotFound
 from filestore.model.files import DataFile, PendingRun
+from filestore.model.names import listed
 from filestore.rows.partitions import partition_set
 from tablestore.table import Table
 
@@ -38,13 +39,13 @@ def described(table: Table) -> Sequence[Sequence[str | None]]:
         "file.format": "parquet",
         "bucket": str(definition.buckets),
         "change-tracking": str(log is not None).lower(),
-        "primary-key": ", ".join(definition.primary_key),
-        "partitioned-by": ", ".join(definition.partition_by),
+        "primary-key": listed(definition.primary_key, ", "),
+        "partitioned-by": listed(definition.partition_by, ", "),
         "watermark": None if definition.watermark is None else str(definition.watermark),
         "version": str(state.version),
         "num-files": str(len(state.files)),
-        "num-rows": str(sum(file.live_rows for file in state.files.values())),
-        "size-in-bytes": str(sum(file.size for file in state.files.values())),
+        "num-rows": str(state.totals.live_rows),
+        "size-in-bytes": str(state.totals.size),
     }
     return list(values.items())
 
@@ -58,8 +59,7 @@ def described_partition(table: Table, spec: Mapping[str, Any]) -> Sequence[Seque
     """
     state = table.filestore.state()
     chosen = partition_set([spec], state.definition)
-    pending = [run for runs in state.pending().values() for run in runs if run.slot.partition in chosen]
-    files = [file for file in state.files.values() if file.slot.partition in chosen]
+    files, pending = list(state.files.within(chosen)), list(state.pending.within(chosen))
     held: list[DataFile | PendingRun] = [*files, *pending]
     found = {file.slot.partition for file in held}
     if len(found) != 1:

@@ -13,7 +13,7 @@ import sqlglot
 from sqlglot.tokenizer_core import Token, TokenType
 
 from filestore.errors import Unsupported
-from tablestore.spark.sql.names import Names, named_table
+from tablestore.spark.sql.names import Names, named_table, table_ending, words_of
 
 __all__ = ["with_options"]
 
@@ -59,26 +59,24 @@ def with_options(statement: str, names: Names) -> str:
 def _reads_ours(tokens: Sequence[Token], names: Names) -> bool:
     """Returns whether a statement names a table of ours. Of others' tables Spark itself drops a hint, and warns."""
     numbers = (number for number, token in enumerate(tokens) if token.text.upper() in _BEFORE)
-    return any(named_table(tokens, number + 1, names) is not None for number in numbers)
+    return any(named_table(tokens, number + 1, names.without_views) is not None for number in numbers)
 
 
 def _name_of_ours(tokens: Sequence[Token], last: int, names: Names) -> int | None:
     """Returns where the name of a table of ours begins that ends with a token; None if there is none."""
-    for begin in (last - 4, last - 2, last):
-        table = named_table(tokens, begin, names) if begin > 0 else None
-        if table is None or table.end != last + 1 or tokens[begin - 1].token_type is TokenType.DOT:
-            continue
-        if tokens[begin - 1].text.upper() not in _BEFORE:
-            raise _misplaced(tokens[last].text)
-        if verb := _changes(tokens, begin - 1):
-            raise _misplaced(f"{verb} {tokens[last].text}")
-        return begin
-    return None
+    table = table_ending(tokens, last + 1, names.without_views)
+    if table is None:
+        return None
+    if tokens[table.begin - 1].text.upper() not in _BEFORE:
+        raise _misplaced(tokens[last].text)
+    if verb := _changes(tokens, table.begin - 1):
+        raise _misplaced(f"{verb} {tokens[last].text}")
+    return table.begin
 
 
 def _changes(tokens: Sequence[Token], before: int) -> str:
     """Returns the words of a statement that changes the table behind a token and has no options; empty for others."""
-    words = [token.text.upper() for token in tokens[max(before - 4, 0) : before + 1]]
+    words = words_of(tokens[max(before - 4, 0) : before + 1])
     if words[-2:] == ["DELETE", "FROM"]:
         return "DELETE FROM"
     if words[-2:] == ["MERGE", "INTO"] or words == ["MERGE", "WITH", "SCHEMA", "EVOLUTION", "INTO"]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from sqlglot.tokenizer_core import Token, TokenType
 
 from filestore.errors import InvalidRequest, Unsupported
-from tablestore.spark.sql.names import NamedTable, Names, literal, named_table
+from tablestore.spark.sql.names import NamedTable, Names, literal, named_table, words_of
 from tablestore.spark.sql.parenthesized import Parenthesized, options_of, parenthesized
 
 __all__ = ["insertion"]
@@ -63,6 +63,7 @@ def insertion(statement: str, tokens: Sequence[Token], names: Names, query: Call
     if clauses.begin is None:
         return statement
     if any(option in clauses.options for option in _STREAM_OPTIONS):
+        _refuse_parameters(tokens[clauses.begin : clauses.end])
         _check_stream(table, clauses, overwrites=tokens[1].text.upper() == "OVERWRITE")
         text = statement[tokens[clauses.end].start : tokens[-1].end + 1] if clauses.end < len(tokens) else ""
         return _call(table, clauses, query(text))
@@ -88,7 +89,7 @@ def _clauses(tokens: Sequence[Token], number: int) -> _Clauses:
             found.begin, found.options, found.end = found.end, options_of(listed), listed.close + 1
         elif word == "PARTITION" and listed is not None:
             found.partition, found.end = True, listed.close + 1
-        elif [token.text.upper() for token in tokens[found.end : found.end + 2]] == ["BY", "NAME"]:
+        elif words_of(tokens[found.end : found.end + 2]) == ["BY", "NAME"]:
             found.end += 2
         elif found.columns is None and (columns := _columns(parenthesized(tokens, found.end))) is not None:
             found.columns, found.end = columns
@@ -102,6 +103,16 @@ def _columns(listed: Parenthesized | None) -> tuple[list[str], int] | None:
     if listed is None or any(len(item) != 1 for item in listed.items):
         return None
     return [item[0].text for item in listed.items], listed.close + 1
+
+
+def _refuse_parameters(options: Sequence[Token]) -> None:
+    """Refuses parameters without a value: those with one are not there any more, if Spark's grammar found them."""
+    if any(token.token_type in (TokenType.PLACEHOLDER, TokenType.COLON) for token in options):
+        raise Unsupported(
+            "an option of a stream is a parameter here, which has no value, or is in a statement that Spark's grammar "
+            "lacks: write the value",
+            code="bad-options",
+        )
 
 
 def _check_stream(table: NamedTable, clauses: _Clauses, *, overwrites: bool) -> None:
@@ -133,5 +144,4 @@ def _call(table: NamedTable, clauses: _Clauses, query: str) -> str:
     given = {"query": query, **clauses.options}
     if clauses.columns is not None:
         given["columns"] = json.dumps(clauses.columns, ensure_ascii=False)
-    arguments = [f"{name} => {literal(value)}" for name, value in given.items()]
-    return f"CALL {', '.join([table.call('start_stream'), *arguments])})"
+    return table.call("start_stream", {name: literal(value) for name, value in given.items()})

@@ -1,14 +1,14 @@
-"""``SHOW TABLE EXTENDED``: the tables and the views of a database, each with a text about it.
+"""The tables and the views of a database, for ``SHOW TABLES`` and its kin; each may have a text about it.
 
-Spark's own statement leaves out the views of such a catalog. dbt and others learn from it what there is, and would
-create a table where a view is.
+Spark's own ``SHOW TABLE EXTENDED`` leaves out the views of such a catalog. dbt and others learn from it what there is,
+and would create a table where a view is.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pyspark.sql.types import StructType
 
@@ -17,15 +17,35 @@ from filestore.model.definition import TableDefinition
 from tablestore.kafka_table import KafkaTable
 from tablestore.spark.sql.columns import schema_to_spark
 from tablestore.spark.sql.databases import list_tables, list_views
+from tablestore.spark.sql.requests import Request
 from tablestore.spark.sql.topics import described_topic
 from tablestore.store import Store
 
-__all__ = ["listed", "table_properties"]
+__all__ = ["list_relations", "table_properties"]
 
 _DELTA = "delta"
 """The provider of our tables: the format of their files, by which programs know that they have MERGE (decision 107)."""
 
-Row = tuple[str, str, bool, str]
+
+def list_relations(store: Store, request: Request) -> list[list[str]]:
+    """Returns the names of tables and views in a database, sorted, each with a text if it shall be described.
+
+    Args:
+        store: The store.
+        request: ``database``; ``pattern``: names, in which ``*`` stands for any text, ``|`` is between several, and
+            upper and lower case are the same; ``only_views``; ``described``.
+
+    Raises:
+        NotFound: ``database-not-found``.
+    """
+    parts = (re.escape(part.strip()).replace(r"\*", ".*") for part in request["pattern"].split("|"))
+    fitting = re.compile("|".join(f"(?:{part})" for part in parts), re.IGNORECASE)
+    describe = dict.fromkeys([] if request["only_views"] else list_tables(store, request), _table)
+    describe |= dict.fromkeys(list_views(store, request), _view)
+    names = [name for name in sorted(describe) if fitting.fullmatch(name)]
+    if not request["described"]:
+        return [[name] for name in names]
+    return [[name, text] for name in names if (text := _text(store, request, name, describe[name])) is not None]
 
 
 def table_properties(definition: TableDefinition) -> dict[str, str]:
@@ -34,39 +54,18 @@ def table_properties(definition: TableDefinition) -> dict[str, str]:
     return {"provider": _DELTA, **definition.options.as_dict(), **comment}
 
 
-def listed(store: Store, catalog: str, database: str, pattern: str) -> Iterator[Row]:
-    """Lists the tables and views with such names, sorted, with the text in the form that Spark gives it.
-
-    Args:
-        store: The store.
-        catalog: Its name in the session.
-        database: The database.
-        pattern: Names; ``*`` stands for any text, and ``|`` is between several. Upper and lower case are the same.
-
-    Raises:
-        NotFound: There is no such database; the message has Spark's own code, by which programs know it.
-    """
-    parts = (re.escape(part.strip()).replace(r"\*", ".*") for part in pattern.split("|"))
-    wanted = re.compile("|".join(parts), re.IGNORECASE)
-    asked = {"database": database}
+def _text(store: Store, request: Request, name: str, describe: Callable[[Store, str], list[str]]) -> str | None:
+    """Returns the text in the form that Spark gives it; None if the table or view was dropped meanwhile."""
     try:
-        views = list_views(store, asked)
-        names = [name for name in sorted([*list_tables(store, asked), *views]) if wanted.fullmatch(name)]
-    except NotFound as error:
-        message = f"[SCHEMA_NOT_FOUND] The schema `{catalog}`.`{database}` cannot be found."
-        raise NotFound(message, code=error.code) from error
-    for name in names:
-        describe = _view if name in views else _table
-        try:
-            lines = describe(store, f"{database}.{name}")
-        except NotFound:  # dropped meanwhile
-            continue
-        of_all = [f"Catalog: {catalog}", f"Namespace: {database}", f"Table: {name}"]
-        yield database, name, False, "\n".join([*of_all, *lines]) + "\n"
+        lines = describe(store, f"{request['database']}.{name}")
+    except NotFound:
+        return None
+    of_all = [f"Catalog: {request['catalog']}", f"Namespace: {request['database']}", f"Table: {name}"]
+    return "\n".join([*of_all, *lines]) + "\n"
 
 
 def _table(store: Store, name: str) -> list[str]:
-    table = store.table(name)
+    table = store.any_table(name)
     if isinstance(table, KafkaTable):
         described = described_topic(table)
         lines = _known("MANAGED", described["properties"])

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-import sqlglot
 from sqlglot.tokenizer_core import Token, TokenType
 
 from filestore.errors import InvalidRequest, Unsupported
-from tablestore.spark.sql.names import NamedTable, Names, literal, named_table
+from tablestore.spark.sql.names import NamedTable, Names, literal, named_table, words_of
 from tablestore.spark.sql.parenthesized import options_of, parenthesized, texts
+from tablestore.spark.sql.patterns import tokens_of
 
 __all__ = ["explained", "materialized_view"]
 
@@ -21,18 +21,16 @@ _NAME = 3
 
 def explained(statement: str, names: Names) -> str | None:
     """Rewrites ``EXPLAIN`` of a statement that creates or refreshes a materialized view of ours; None for others."""
-    words = sqlglot.tokenize(statement, dialect="spark")
-    while words and words[-1].token_type is TokenType.SEMICOLON:
-        words.pop()
-    if [word.text.upper() for word in words[1:3]] != ["MATERIALIZED", "VIEW"]:
+    tokens = tokens_of(statement)
+    if words_of(tokens[1:3]) != ["MATERIALIZED", "VIEW"]:
         return None
-    if words[0].text.upper() == "REFRESH":
-        table = named_table(words, _NAME, names)
+    if tokens[0].text.upper() == "REFRESH":
+        table = named_table(tokens, _NAME, names.without_views)
         if table is None:
             return None
-        _require_end(words, table.end, "EXPLAIN REFRESH MATERIALIZED VIEW takes a name and nothing else")
-        return f"CALL {table.call('explain_materialized_view')})"
-    created = materialized_view(statement, words, names)
+        _require_end(tokens, table.end, "EXPLAIN REFRESH MATERIALIZED VIEW takes a name and nothing else")
+        return table.call("explain_materialized_view")
+    created = materialized_view(statement, tokens, names)
     if created == statement:
         return None
     return created.replace(".sys.create_materialized_view(", ".sys.explain_materialized_view(", 1)
@@ -49,7 +47,7 @@ def materialized_view(statement: str, tokens: Sequence[Token], names: Names) -> 
     if tokens[1].text.upper() == "OR":
         raise Unsupported("a materialized view cannot be replaced: drop it, and create it again", code="view-query")
     begin = _behind(tokens, _NAME, ["IF", "NOT", "EXISTS"] if word == "CREATE" else ["IF", "EXISTS"])
-    table = named_table(tokens, begin, names)
+    table = named_table(tokens, begin, names.without_views)
     if table is None:
         return statement
     if word == "CREATE":
@@ -57,10 +55,10 @@ def materialized_view(statement: str, tokens: Sequence[Token], names: Names) -> 
     if word == "REFRESH":
         end = _behind(tokens, table.end, ["FULL"])
         _require_end(tokens, end, "REFRESH MATERIALIZED VIEW takes a name and perhaps FULL")
-        return f"CALL {table.call('refresh')}{', rebuild => true' if end > table.end else ''})"
+        return table.call("refresh", {"rebuild": "true"} if end > table.end else {})
     if word == "DROP":
         _require_end(tokens, table.end, "DROP MATERIALIZED VIEW takes a name and nothing else")
-        return f"CALL {table.call('drop_materialized_view')}{', if_exists => true' if begin > _NAME else ''})"
+        return table.call("drop_materialized_view", {"if_exists": "true"} if begin > _NAME else {})
     return statement
 
 
@@ -76,14 +74,14 @@ def _create(statement: str, tokens: Sequence[Token], table: NamedTable, names: N
     query = statement[tokens[number + 1].start : tokens[-1].end + 1]
     database = names.database if names.catalog == table.catalog else None
     given = {"query": query, "database": database or None, "comment": clauses.comment}
-    arguments = [f"{name} => {literal(text)}" for name, text in given.items() if text is not None]
+    arguments = {name: literal(text) for name, text in given.items() if text is not None}
     if clauses.options:
-        arguments.append(f"options => {literal(json.dumps(clauses.options, ensure_ascii=False))}")
+        arguments["options"] = literal(json.dumps(clauses.options, ensure_ascii=False))
     if if_not_exists:
-        arguments.append("if_not_exists => true")
+        arguments["if_not_exists"] = "true"
     if clauses.primary_key:
-        arguments.append(f"primary_key => {literal(json.dumps(clauses.primary_key, ensure_ascii=False))}")
-    return f"CALL {', '.join([table.call('create_materialized_view'), *arguments])})"
+        arguments["primary_key"] = literal(json.dumps(clauses.primary_key, ensure_ascii=False))
+    return table.call("create_materialized_view", arguments)
 
 
 @dataclass
@@ -133,5 +131,4 @@ def _is_string(token: Token) -> bool:
 
 def _behind(tokens: Sequence[Token], begin: int, words: Sequence[str]) -> int:
     """Returns the number of the token behind those words if they are there; else `begin`."""
-    found = [token.text.upper() for token in tokens[begin : begin + len(words)]]
-    return begin + len(words) if found == list(words) else begin
+    return begin + len(words) if words_of(tokens[begin : begin + len(words)]) == list(words) else begin

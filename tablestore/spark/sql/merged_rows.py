@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark program gives it
 
 from filestore.model.definition import TableDefinition
+from filestore.model.names import quoted
 from filestore.model.rowkind import KIND_COLUMN, RowKind
-from filestore.model.types import quoted
 
 __all__ = ["inserting_new_keys"]
 

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from sqlglot.tokenizer_core import Token, TokenType
 
 from filestore.errors import InvalidRequest
+from filestore.model.names import quoted
 
-__all__ = ["NamedTable", "Names", "argument_table", "literal", "name_parts", "named_table", "quoted"]
+__all__ = [
+    "NamedTable",
+    "Names",
+    "argument_table",
+    "call",
+    "is_word",
+    "literal",
+    "name_begin",
+    "name_parts",
+    "named_table",
+    "table_ending",
+    "words_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +33,32 @@ class Names:
         catalogs: The catalogs of table stores in this session.
         catalog: The current catalog.
         database: The current database; empty if there is none.
+        others: The other catalogs, and the database of global temporary views.
+        views: The temporary views, which come before tables of the current database.
     """
 
     catalogs: frozenset[str]
     catalog: str
     database: str
+    others: frozenset[str] = frozenset()
+    views: frozenset[str] = frozenset()
+
+    @property
+    def without_views(self) -> Names:
+        """The names where no temporary view is meant: of what is created, or of a system table."""
+        return replace(self, views=frozenset())
+
+    def is_of_others(self, first: str) -> bool:
+        """Returns whether a name with several parts that begins with this one is never of the current catalog."""
+        return first in self.catalogs or first.lower() in {name.lower() for name in self.others}
+
+    def is_view(self, name: str) -> bool:
+        """Returns whether a name is that of a temporary view; in any case, since ours would be an assumption."""
+        return name.lower() in {view.lower() for view in self.views}
+
+
+_FORMATS = frozenset({"avro", "binaryfile", "csv", "delta", "jdbc", "json", "orc", "parquet", "text", "xml"})
+"""The first parts that Spark takes for the format of a file or a folder, as in ``delta.`a/folder```."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,21 +68,18 @@ class NamedTable:
     Attributes:
         catalog: Its catalog.
         name: ``database.table``.
+        begin: The number of the first token of its name.
         end: The number of the token behind its name.
     """
 
     catalog: str
     name: str
+    begin: int
     end: int
 
-    def call(self, procedure: str) -> str:
-        """The beginning of a call with this table as argument."""
-        return f"{quoted(self.catalog)}.sys.{procedure}(table => {literal(self.name)}"
-
-
-def quoted(name: str) -> str:
-    """Returns a name in backticks."""
-    return f"`{name.replace('`', '``')}`"
+    def call(self, procedure: str, arguments: Mapping[str, str] | None = None) -> str:
+        """Returns a call with this table as its first argument; as `call`."""
+        return call(self.catalog, procedure, {"table": literal(self.name), **(arguments or {})})
 
 
 def name_parts(tokens: Sequence[Token], begin: int) -> tuple[list[str], int]:
@@ -65,17 +96,62 @@ def name_parts(tokens: Sequence[Token], begin: int) -> tuple[list[str], int]:
 
 
 def named_table(tokens: Sequence[Token], begin: int, names: Names) -> NamedTable | None:
-    """Reads a name; returns None if it is none, or not one of ours."""
+    """Reads a name; returns None if it is none, or cannot be proven to be one of ours."""
     parts, end = name_parts(tokens, begin)
+    if _is_clause(tokens[begin:end], tokens[end : end + 1]):
+        return None
     if len(parts) == 3 and parts[0] in names.catalogs:
-        return NamedTable(parts[0], f"{parts[1]}.{parts[2]}", end)
+        return NamedTable(parts[0], f"{parts[1]}.{parts[2]}", begin, end)
     if names.catalog not in names.catalogs:
         return None
-    if len(parts) == 2:
-        return NamedTable(names.catalog, f"{parts[0]}.{parts[1]}", end)
-    if len(parts) == 1 and names.database:
-        return NamedTable(names.catalog, f"{names.database}.{parts[0]}", end)
+    if len(parts) == 2 and not names.is_of_others(parts[0]) and parts[0].lower() not in _FORMATS:
+        return NamedTable(names.catalog, f"{parts[0]}.{parts[1]}", begin, end)
+    if len(parts) == 1 and names.database and not names.is_view(parts[0]):
+        return NamedTable(names.catalog, f"{names.database}.{parts[0]}", begin, end)
     return None
+
+
+def name_begin(tokens: Sequence[Token], end: int) -> int:
+    """Returns the number of the first token of the name that ends before a token."""
+    begin = end - 1
+    while begin > 1 and tokens[begin - 1].token_type is TokenType.DOT:
+        begin -= 2
+    return begin
+
+
+def table_ending(tokens: Sequence[Token], end: int, names: Names) -> NamedTable | None:
+    """Returns the table of ours whose name ends before a token, and that something precedes; None if there is none."""
+    begin = name_begin(tokens, end)
+    table = named_table(tokens, begin, names) if begin > 0 else None
+    return table if table is not None and table.end == end else None
+
+
+def _is_clause(name: Sequence[Token], behind: Sequence[Token]) -> bool:
+    """Returns whether this is Spark's ``IDENTIFIER(…)``, whose name is the value of an expression."""
+    is_open = [token.token_type for token in behind] == [TokenType.L_PAREN]
+    return is_open and len(name) == 1 and is_word(name[0], ("IDENTIFIER",))
+
+
+def words_of(tokens: Sequence[Token]) -> list[str]:
+    """Returns the texts of tokens in upper case, in which words of the grammar are compared."""
+    return [token.text.upper() for token in tokens]
+
+
+def is_word(token: Token, words: Container[str]) -> bool:
+    """Returns whether a token is one of the words of the grammar, and no text and no quoted name."""
+    return token.token_type not in (TokenType.STRING, TokenType.IDENTIFIER) and token.text.upper() in words
+
+
+def call(catalog: str, procedure: str, arguments: Mapping[str, str]) -> str:
+    """Returns the ``CALL`` of a procedure.
+
+    Args:
+        catalog: The catalog of the procedure.
+        procedure: Its name.
+        arguments: The values of arguments by their names, as SQL spells them.
+    """
+    given = ", ".join(f"{name} => {value}" for name, value in arguments.items())
+    return f"CALL {quoted(catalog)}.sys.{procedure}({given})"
 
 
 def literal(text: str) -> str:

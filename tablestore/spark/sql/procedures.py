@@ -1,107 +1,40 @@
-"""Runs ``CALL catalog.sys.<name>(…)``: maintenance of tables as statements that return rows."""
+"""The procedures of ``CALL catalog.sys.<name>(…)``: maintenance of tables as statements that return rows."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 
-from filestore.errors import AlreadyExists, CommitUnknown, Conflict, InvalidRequest
+from filestore.errors import InvalidRequest
+from filestore.life.orphans import MINIMUM_AGE_MS
 from filestore.model.snapshot import Snapshot
-from tablestore.incoming.moments import in_utc
+from tablestore.incoming.moments import in_utc, parsed_moment
+from tablestore.spark.sql.delta_detail import COLUMNS, delta_detail
+from tablestore.spark.sql.delta_history import COLUMNS as HISTORY
+from tablestore.spark.sql.delta_history import delta_history
 from tablestore.spark.sql.detail import described, described_partition
-from tablestore.spark.sql.listing import listed
+from tablestore.spark.sql.partition_argument import partition_argument
+from tablestore.spark.sql.procedure import TABLE, Arguments, Parameter, Procedure, Row
 from tablestore.spark.sql.streams import UNTIL_NOW, list_streams, start_stream, stop_stream
+from tablestore.spark.sql.view_procedures import VIEW_PROCEDURES
 from tablestore.spark.store import SparkStore
-from tablestore.views.creation import drop_view
-from tablestore.views.maintained import MaintainedJoin
-from tablestore.views.maintained_query import MaintainedQuery
-from tablestore.views.statement import Place
-from tablestore.views.view_creation import MaterializedView
-from tablestore.writing.overwrite import parse_spec
 
-__all__ = ["PROCEDURES", "Parameter", "Procedure", "run_procedure"]
-
-Row = Sequence[Any]
-Arguments = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """A parameter of a procedure.
-
-    Attributes:
-        name: Its name.
-        comment: What it says.
-        type: Its type, as SQL spells it.
-        default: Its default as SQL; None if it has to be given.
-    """
-
-    name: str
-    comment: str
-    type: str = "STRING"
-    default: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Procedure:
-    """A procedure.
-
-    Attributes:
-        name: Its name.
-        comment: What it does.
-        parameters: Its parameters, in the order of positional arguments.
-        columns: The columns of its rows, as SQL spells them. Types are STRING, BIGINT, BOOLEAN and
-            TIMESTAMP, whose values are microseconds since 1970 UTC.
-        run: Does it.
-    """
-
-    name: str
-    comment: str
-    parameters: tuple[Parameter, ...]
-    columns: str
-    run: Callable[[SparkStore, Arguments], Iterable[Row]]
-
-    def _signature(self) -> str:
-        """Returns how it is called: DESCRIBE PROCEDURE shows nothing of parameters itself."""
-        parameters = (f"{p.name} {p.type}{'' if p.default is None else f' => {p.default}'}" for p in self.parameters)
-        return f"{self.name}({', '.join(parameters)}) returns {self.columns}"
-
-    def described(self) -> dict[str, Any]:
-        """Describes it for Java."""
-        return {
-            "name": self.name,
-            "description": f"{self.comment} {self._signature()}",
-            "parameters": [
-                {"name": p.name, "type": p.type, "comment": p.comment}
-                | ({} if p.default is None else {"default": p.default})
-                for p in self.parameters
-            ],
-        }
-
-
-def run_procedure(store: SparkStore, procedure: Procedure, arguments: Arguments) -> dict[str, Any]:
-    """Runs a procedure, and returns the columns and the rows of its answer."""
-    missing = [p.name for p in procedure.parameters if p.default is None and arguments.get(p.name) is None]
-    if missing:
-        raise InvalidRequest(f"{procedure.name} needs {', '.join(missing)}, which is null", code="null-argument")
-    rows = procedure.run(store, arguments)
-    return {"schema": procedure.columns, "rows": [list(row) for row in rows]}
+__all__ = ["PROCEDURES"]
 
 
 def _committed(snapshot: Snapshot | None) -> list[Row]:
     return [] if snapshot is None else [(snapshot.version, str(snapshot.operation))]
 
 
-def _tables(store: SparkStore, given: Arguments) -> Iterable[Row]:
-    return listed(store.store, given["catalog"], given["database"], given["pattern"])
-
-
 def _compact(store: SparkStore, given: Arguments) -> list[Row]:
-    partitions = None if given["partition"] is None else [parse_spec(given["partition"])]
+    partition = _partition(store, given)
+    partitions = None if partition is None else [partition]
     return _committed(store.compact(given["table"], full=given["full"], partitions=partitions))
+
+
+def _partition(store: SparkStore, given: Arguments) -> dict[str, str | None] | None:
+    text = given["partition"]
+    return None if text is None else partition_argument(store, given["table"], text)
 
 
 def _fold(store: SparkStore, given: Arguments) -> list[Row]:
@@ -109,79 +42,61 @@ def _fold(store: SparkStore, given: Arguments) -> list[Row]:
 
 
 def _expire(store: SparkStore, given: Arguments) -> list[Row]:
-    expiry = store.store.managed_table(given["table"]).expire(dry_run=given["dry_run"])
+    expiry = store.store.table(given["table"]).expire(dry_run=given["dry_run"])
     return [(expiry.first, expiry.versions, len(expiry.files))]
 
 
 def _orphans(store: SparkStore, given: Arguments) -> list[Row]:
-    found = store.store.managed_table(given["table"]).remove_orphans(
-        timedelta(hours=given["older_than_hours"]), dry_run=given["dry_run"], even_young=given["even_young"]
+    found = store.store.table(given["table"]).remove_orphans(
+        _hours(given, "older_than_hours"), dry_run=given["dry_run"], even_young=given["even_young"]
     )
     return [(file.path, file.kind, file.size) for file in found]
 
 
-def _asked(given: Arguments) -> MaterializedView:
-    name = given["table"]
-    return MaterializedView(
-        name,
-        given["query"],
-        Place(given["catalog"], given["database"] or name.partition(".")[0]),
-        json.loads(given["options"]),
-        given["comment"],
-        tuple(json.loads(given["primary_key"])),
-    )
+def _vacuum(store: SparkStore, given: Arguments) -> list[Row]:
+    """Expires versions, and removes files that no version names; with hours keeps what is younger than these."""
+    keep = None if given["retain_hours"] is None else _hours(given, "retain_hours")
+    table, dry_run = store.store.table(given["table"]), given["dry_run"]
+    expiry = table.expire(dry_run=dry_run, keep=keep or timedelta())
+    age = _ORPHANS_AGE if keep is None else max(keep, _YOUNGEST_ORPHANS)
+    orphans = table.remove_orphans(age, dry_run=dry_run)
+    return [*((path, "expired") for path in expiry.files), *((file.path, file.kind) for file in orphans)]
 
 
-def _create_view(store: SparkStore, given: Arguments) -> list[Row]:
-    name = given["table"]
-    try:
-        view = store.create_materialized_view(_asked(given))
-    except AlreadyExists:
-        if not given["if_not_exists"]:
-            raise
-        return []
-    try:
-        done = view.refresh()
-    except (Conflict, CommitUnknown):
-        raise  # somebody has refreshed it, or perhaps this statement
-    except BaseException:
-        drop_view(store.store, name, if_exists=True)
-        raise
-    return [] if done is None else [_refreshed(view, done)]
+def _hours(given: Arguments, name: str) -> timedelta:
+    """Returns hours before now; so many that this would be before the first year are no time."""
+    hours = given[name]
+    if not 0 <= hours <= _MOST_HOURS:
+        raise InvalidRequest(
+            f"{name} is {hours}: give a number of hours from 0 to {_MOST_HOURS}, which is 1000 years", code="bad-hours"
+        )
+    return timedelta(hours=hours)
 
 
-def _explain_view(store: SparkStore, given: Arguments) -> list[Row]:
-    return [(line,) for line in store.explain_view(None if given["query"] is None else _asked(given), given["table"])]
+def _analyze(store: SparkStore, given: Arguments) -> list[Row]:
+    state = store.store.table(given["table"]).filestore.state()
+    return [(state.version, state.totals.live_rows, state.totals.size)]
 
 
-def _drop_view(store: SparkStore, given: Arguments) -> list[Row]:
-    drop_view(store.store, given["table"], if_exists=given["if_exists"])
-    return []
-
-
-def _refresh(store: SparkStore, given: Arguments) -> list[Row]:
-    return [_refreshed(view, done) for view, done in store.refresh(given["table"], rebuild=given["rebuild"])]
-
-
-def _refreshed(view: MaintainedJoin | MaintainedQuery, done: Any) -> Row:
-    """Returns the row of a refresh: the view, its version, the versions of its tables, and whether it was whole."""
-    versions = ", ".join(f"{table} {version}" for table, version in view.read_by(done))
-    return view.table.identifier, done.version, versions, done.whole
+def _as_delta(store: SparkStore, given: Arguments) -> list[Row]:
+    return [delta_detail(store.store.table(given["table"]), given["catalog"])]
 
 
 def _create_tag(store: SparkStore, given: Arguments) -> list[Row]:
-    tag = store.store.managed_table(given["table"]).create_tag(given["tag"], given["version"])
+    tag = store.store.table(given["table"]).create_tag(given["tag"], given["version"])
     return [(tag.name, tag.version)]
 
 
 def _delete_tag(store: SparkStore, given: Arguments) -> list[Row]:
-    store.store.managed_table(given["table"]).delete_tag(given["tag"])
+    store.store.table(given["table"]).delete_tag(given["tag"])
     return [(given["tag"],)]
 
 
 def _rollback(store: SparkStore, given: Arguments) -> list[Row]:
-    table = store.store.managed_table(given["table"])
-    return _committed(table.rollback(given["version"], timestamp=_moment(given["timestamp"]), tag=given["tag"]))
+    table, version, tag = store.store.table(given["table"]), given["version"], given["tag"]
+    if version is None and tag is not None and tag.isdecimal():  # a text as in VERSION AS OF; no tag is a number
+        version, tag = int(tag), None
+    return _committed(table.rollback(version, timestamp=_moment(given["timestamp"]), tag=tag))
 
 
 def _doctor(store: SparkStore, given: Arguments) -> list[Row]:
@@ -190,51 +105,39 @@ def _doctor(store: SparkStore, given: Arguments) -> list[Row]:
 
 
 def _reset_consumer(store: SparkStore, given: Arguments) -> list[Row]:
-    table, consumer = store.store.managed_table(given["table"]), given["consumer"]
+    table, consumer = store.store.table(given["table"]), given["consumer"]
     table.delete_consumer(consumer)
     return [(consumer,)]
 
 
 def _expire_partitions(store: SparkStore, given: Arguments) -> list[Row]:
-    return _committed(store.store.managed_table(given["table"]).expire_partitions())
+    return _committed(store.store.table(given["table"]).expire_partitions())
 
 
 def _detail(store: SparkStore, given: Arguments) -> Sequence[Row]:
-    table = store.store.managed_table(given["table"])
-    return (
-        described(table) if given["partition"] is None else described_partition(table, parse_spec(given["partition"]))
-    )
+    table, partition = store.store.table(given["table"]), _partition(store, given)
+    return described(table) if partition is None else described_partition(table, partition)
 
 
 def _history(store: SparkStore, given: Arguments) -> list[Row]:
-    snapshots = store.store.managed_table(given["table"]).snapshots(given["limit"])
-    return [(s.version, _microseconds(s.timestamp), str(s.operation), s.commit_id) for s in snapshots]
-
-
-def _microseconds(moment: datetime) -> int:
-    return (moment - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1)
+    return [delta_history(version) for version in store.store.table(given["table"]).snapshots(given["limit"])]
 
 
 def _moment(text: str | None) -> datetime | None:
     if text is None:
         return None
     try:
-        return in_utc(datetime.fromisoformat(text))
+        return in_utc(parsed_moment(text))
     except ValueError as error:
         raise InvalidRequest(f"{text!r} is no time: write it like 2026-01-31 12:00:00", code="bad-time") from error
 
 
+_MOST_HOURS = 1000 * 365 * 24
+_ORPHANS_AGE = timedelta(days=1)
+_YOUNGEST_ORPHANS = timedelta(milliseconds=MINIMUM_AGE_MS)
 _STREAM = "id STRING, name STRING"
-_TABLE = Parameter("table", "database.table")
 _PARTITION = Parameter("partition", "values such as day=2026-01-31,region=eu, or a JSON object", default="NULL")
-_VIEW_PARTS = (
-    Parameter("database", "that of names without one; null: the view's", default="NULL"),
-    Parameter("options", "options of its table, as a JSON object", default="'{}'"),
-    Parameter("comment", "free text", default="NULL"),
-)
-_VIEW_KEY = Parameter("primary_key", "the columns of its key, as a JSON list; empty: that of the query", default="'[]'")
 _VERSION = "version BIGINT, operation STRING"
-_REFRESHED = "view STRING, version BIGINT, inputs STRING, whole BOOLEAN"
 
 PROCEDURES: Mapping[str, Procedure] = {
     procedure.name: procedure
@@ -242,15 +145,15 @@ PROCEDURES: Mapping[str, Procedure] = {
         Procedure(
             "compact",
             "Merges the sorted runs of buckets that have many; returns the version, or nothing if none needed it.",
-            (_TABLE, Parameter("full", "all buckets", "BOOLEAN", "false"), _PARTITION),
+            (TABLE, Parameter("full", "all buckets", "BOOLEAN", "false"), _PARTITION),
             _VERSION,
             _compact,
         ),
-        Procedure("fold", "Merges pending runs (write-mode = merge-on-read).", (_TABLE,), _VERSION, _fold),
+        Procedure("fold", "Merges pending runs (write-mode = merge-on-read).", (TABLE,), _VERSION, _fold),
         Procedure(
             "expire_snapshots",
             "Expires old versions by the table's options, except those that tags and consumers keep.",
-            (_TABLE, Parameter("dry_run", "only counts", "BOOLEAN", "false")),
+            (TABLE, Parameter("dry_run", "only counts", "BOOLEAN", "false")),
             "first_version BIGINT, versions BIGINT, files BIGINT",
             _expire,
         ),
@@ -258,7 +161,7 @@ PROCEDURES: Mapping[str, Procedure] = {
             "remove_orphans",
             "Removes files that no version names.",
             (
-                _TABLE,
+                TABLE,
                 Parameter("older_than_hours", "how long ago they were written", "BIGINT", "24"),
                 Parameter("dry_run", "only lists them", "BOOLEAN", "true"),
                 Parameter("even_young", "also those that are younger than an hour", "BOOLEAN", "false"),
@@ -267,58 +170,35 @@ PROCEDURES: Mapping[str, Procedure] = {
             _orphans,
         ),
         Procedure(
-            "create_materialized_view",
-            "Creates a view whose rows are stored, and computes them. CREATE MATERIALIZED VIEW calls it.",
+            "vacuum",
+            "Expires old versions by the table's options, and removes files that no version names. VACUUM calls it.",
             (
-                _TABLE,
-                Parameter("query", "its query"),
-                *_VIEW_PARTS,
-                Parameter("if_not_exists", "whether the name may be taken", "BOOLEAN", "false"),
-                _VIEW_KEY,
+                TABLE,
+                Parameter("retain_hours", "versions and files of these hours stay, too", "BIGINT", "NULL"),
+                Parameter("dry_run", "only lists the files", "BOOLEAN", "false"),
             ),
-            _REFRESHED,
-            _create_view,
+            "path STRING, kind STRING",
+            _vacuum,
         ),
         Procedure(
-            "explain_materialized_view",
-            "Says how a view is refreshed: incrementally, or as a whole and why. EXPLAIN of the other statements calls "
-            "it.",
-            (
-                _TABLE,
-                Parameter("query", "that of a view to be created; null: the view exists", default="NULL"),
-                *_VIEW_PARTS,
-                Parameter("if_not_exists", "changes nothing", "BOOLEAN", "false"),
-                _VIEW_KEY,
-            ),
-            "plan STRING",
-            _explain_view,
+            "analyze",
+            "Counts the rows by the statistics that each commit has. ANALYZE TABLE calls it; nothing is computed.",
+            (TABLE,),
+            "version BIGINT, rows BIGINT, bytes BIGINT",
+            _analyze,
         ),
-        Procedure(
-            "drop_materialized_view",
-            "Drops a materialized view with its rows. DROP MATERIALIZED VIEW calls it.",
-            (_TABLE, Parameter("if_exists", "whether there may be none", "BOOLEAN", "false")),
-            _REFRESHED,
-            _drop_view,
-        ),
-        Procedure(
-            "refresh",
-            "Adds what has changed to a materialized view, and before to the views that it reads; returns those that "
-            "were not up to date. REFRESH MATERIALIZED VIEW [FULL] calls it.",
-            (_TABLE, Parameter("rebuild", "computes all rows of the view again", "BOOLEAN", "false")),
-            _REFRESHED,
-            _refresh,
-        ),
+        *VIEW_PROCEDURES,
         Procedure(
             "create_tag",
             "Names a version, which then does not expire.",
-            (_TABLE, Parameter("tag", "the name"), Parameter("version", "null: the newest", "BIGINT", "NULL")),
+            (TABLE, Parameter("tag", "the name"), Parameter("version", "null: the newest", "BIGINT", "NULL")),
             "tag STRING, version BIGINT",
             _create_tag,
         ),
         Procedure(
             "delete_tag",
             "Removes a tag, so that its version may expire.",
-            (_TABLE, Parameter("tag", "the name")),
+            (TABLE, Parameter("tag", "the name")),
             "tag STRING",
             _delete_tag,
         ),
@@ -326,7 +206,7 @@ PROCEDURES: Mapping[str, Procedure] = {
             "rollback",
             "Restores the rows of an older version in a new one. Give one of version, tag and timestamp.",
             (
-                _TABLE,
+                TABLE,
                 Parameter("version", "a version", "BIGINT", "NULL"),
                 Parameter("tag", "a tag", "STRING", "NULL"),
                 Parameter("timestamp", "a time in UTC", "STRING", "NULL"),
@@ -337,21 +217,21 @@ PROCEDURES: Mapping[str, Procedure] = {
         Procedure(
             "doctor",
             "Checks every invariant of the format; returns what it finds, and nothing for a healthy table.",
-            (_TABLE,),
+            (TABLE,),
             "severity STRING, code STRING, path STRING, message STRING",
             _doctor,
         ),
         Procedure(
             "reset_consumer",
             "Forgets how far a consumer has read, so that it keeps no versions.",
-            (_TABLE, Parameter("consumer", "its id")),
+            (TABLE, Parameter("consumer", "its id")),
             "consumer STRING",
             _reset_consumer,
         ),
         Procedure(
             "expire_partitions",
             "Drops partitions that are older than the table's options say.",
-            (_TABLE,),
+            (TABLE,),
             _VERSION,
             _expire_partitions,
         ),
@@ -359,7 +239,7 @@ PROCEDURES: Mapping[str, Procedure] = {
             "start_stream",
             "Starts a streaming query into a table. INSERT INTO … WITH ('checkpoint' = …) calls it.",
             (
-                _TABLE,
+                TABLE,
                 Parameter("query", "a SELECT that reads FROM STREAM"),
                 Parameter("checkpoint", "the folder of its progress"),
                 Parameter(
@@ -384,24 +264,24 @@ PROCEDURES: Mapping[str, Procedure] = {
         ),
         Procedure(
             "describe_detail",
-            "Describes a table as FLIP-188 does: its log, its files, its buckets. DESCRIBE DETAIL calls it.",
-            (_TABLE, _PARTITION),
+            "Describes a table as FLIP-188 does: its log, its files, its buckets. DESCRIBE DETAIL EXTENDED calls it.",
+            (TABLE, _PARTITION),
             "name STRING, value STRING",
             _detail,
         ),
         Procedure(
-            "describe_history",
-            "Lists the versions, the newest first. DESCRIBE HISTORY calls it.",
-            (_TABLE, Parameter("limit", "how many", "BIGINT", "1000")),
-            "version BIGINT, timestamp TIMESTAMP, operation STRING, commit_id STRING",
-            _history,
+            "describe_as_delta",
+            "Describes a table in one row with the columns of Delta. DESCRIBE DETAIL calls it.",
+            (TABLE,),
+            COLUMNS,
+            _as_delta,
         ),
         Procedure(
-            "show_tables",
-            "Lists the tables and views of a database, each with a text about it. SHOW TABLE EXTENDED calls it.",
-            (Parameter("database", "their database"), Parameter("pattern", "names, as LIKE takes them", default="'*'")),
-            "namespace STRING, tableName STRING, isTemporary BOOLEAN, information STRING",
-            _tables,
+            "describe_history",
+            "Lists the versions, the newest first, with the columns of Delta. DESCRIBE HISTORY calls it.",
+            (TABLE, Parameter("limit", "how many", "BIGINT", "1000")),
+            HISTORY,
+            _history,
         ),
     )
 }

@@ -56,7 +56,7 @@ def checked_table(store: Store, request: Request) -> Table:
 
 def same_table(store: Store, request: Request) -> Table | KafkaTable:
     """Opens the table that the statement was planned for. Spark may run it later."""
-    table = store.table(name_of(request))
+    table = store.any_table(name_of(request))
     known = table.table_id if isinstance(table, KafkaTable) else table.opened.identity.table_id
     if known != request["table_id"]:
         raise NotFound(f"{name_of(request)} was dropped and made again meanwhile: try again", code="table-replaced")
@@ -65,7 +65,7 @@ def same_table(store: Store, request: Request) -> Table | KafkaTable:
 
 def managed_table(store: Store, name: str) -> Table:
     """Opens a table that has files and versions; `Unsupported` (``connector-table``) for a Kafka topic."""
-    table = store.table(name)
+    table = store.any_table(name)
     if isinstance(table, KafkaTable):
         raise Unsupported(
             f"{name} is a Kafka topic: it has no files, versions or partitions, and its columns stay as they were "

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812  # the name that every Spar
 
 from filestore.errors import Conflict, InvalidRequest, Unsupported
 from filestore.model.definition import TableDefinition
+from filestore.model.names import quoted
 from filestore.model.rowkind import KIND_COLUMN, RowKind
-from filestore.model.types import quoted
 from tablestore.kafka_table import KafkaTable
 from tablestore.spark.sql.changes import read_changes
 from tablestore.spark.sql.merged_rows import inserting_new_keys
@@ -33,7 +33,7 @@ def read(store: SparkStore, request: Request) -> DataFrame:
     """Reads a version of a table or a system table that Delta's relation alone does not show."""
     name, system = split_name(name_of(request))
     if system is None and isinstance(same_table(store.store, request), KafkaTable):
-        return read_topic(store.table(name))
+        return read_topic(store.kafka_table(name))
     newest = system is not None and not request["pinned"]
     return store.read(name_of(request), None if newest else request["version"])
 
@@ -56,6 +56,25 @@ def changes(store: SparkStore, request: Request) -> DataFrame:
     return read_changes(store, name_of(request), request["first"], request["last"], **how)
 
 
+_BEGINS = (
+    "A stream begins with the rows of the newest version; with version = n with the changes after version n, with "
+    "timestamp with those since then, and with scan = latest with later ones"
+)
+_CHANGES = "Leave it out: each row of a stream is a change, whose kind is in _kind"
+_SMALLER = "maxRowsPerBatch and maxVersionsPerBatch bound a batch"
+_OF_DELTA = {
+    "startingversion": _BEGINS,
+    "startingtimestamp": _BEGINS,
+    "readchangefeed": _CHANGES,
+    "ignorechanges": _CHANGES,
+    "ignoredeletes": _CHANGES,
+    "skipchangecommits": _CHANGES,
+    "maxfilespertrigger": _SMALLER,
+    "maxbytespertrigger": _SMALLER,
+}
+"""The sentences for options of Delta's streams, by their names in lower case."""
+
+
 def read_stream(store: SparkStore, request: Request) -> DataFrame:
     """Reads the changes of a table as they are committed, or of a topic as they arrive."""
     if split_name(name_of(request))[1] is not None:
@@ -65,11 +84,17 @@ def read_stream(store: SparkStore, request: Request) -> DataFrame:
             code="system-table",
         )
     if isinstance(same_table(store.store, request), KafkaTable):
-        return stream_topic(store.table(name_of(request)), request["options"], with_kind=request["with_kind"])
+        return stream_topic(store.kafka_table(name_of(request)), request["options"], with_kind=request["with_kind"])
     known = {option.lower() for option in STREAM_OPTIONS}
     if strange := [option for option in request["options"] if option.lower() not in known]:
+        instead = dict.fromkeys(_OF_DELTA[option.lower()] for option in strange if option.lower() in _OF_DELTA)
         raise InvalidRequest(
-            f"a stream of a table has no option {', '.join(strange)}; it has {', '.join(STREAM_OPTIONS)}",
+            ". ".join(
+                [
+                    f"a stream of a table has no option {', '.join(strange)}; it has {', '.join(STREAM_OPTIONS)}",
+                    *instead,
+                ]
+            ),
             code="unknown-option",
         )
     return store.stream_of(name_of(request), request["options"], with_kind=request["with_kind"])
@@ -82,7 +107,7 @@ def write_batch(store: SparkStore, request: Request, rows: DataFrame) -> dict[st
     table = same_table(store.store, request)
     if isinstance(table, KafkaTable):
         _refuse_overwrite(request)
-        return {"messages": store.table(name).write_batch(rows, query, number)}
+        return {"messages": store.kafka_table(name).write_batch(rows, query, number)}
     if request["output_mode"] == "Update" and not table.definition.primary_key:
         raise Unsupported(
             f"{name} has no primary key, so the updates of output mode update would be further rows: use append or "
@@ -100,7 +125,7 @@ def write(store: SparkStore, request: Request, rows: DataFrame) -> dict[str, Any
     table = same_table(store.store, request)
     if isinstance(table, KafkaTable):
         _refuse_overwrite(request)
-        return {"messages": store.table(name_of(request)).write(rows)}
+        return {"messages": store.kafka_table(name_of(request)).write(rows)}
     definition = table.definition
     if request.get("deletes") and definition.sequence_field is not None:
         rows = _with_sequence(rows, store.read(name_of(request), request["if_version"]), definition)

@@ -14,6 +14,7 @@ from tablestore.store import Store
 __all__ = ["check_saved_rows"]
 
 _SCHEMA = "overwriteschema"
+_WHERE = "replacewhere"
 
 
 def check_saved_rows(store: Store, request: Request) -> None:
@@ -21,7 +22,7 @@ def check_saved_rows(store: Store, request: Request) -> None:
 
     Raises:
         InvalidRequest: ``other-definition``: other columns or partition columns, or a comment.
-        Unsupported: ``overwrite-schema``, ``connector-table``; as `refuse_clauses`.
+        Unsupported: ``overwrite-schema``, ``unknown-option``, ``connector-table``; as `refuse_clauses`.
     """
     refuse_clauses(request["properties"], request["default_source"])
     table = same_table(store, request)
@@ -34,6 +35,12 @@ def check_saved_rows(store: Store, request: Request) -> None:
             f"saveAsTable with overwriteSchema would make another table of {name}: leave the option out to replace its "
             f"rows. {_anew(definition)}",
             code="overwrite-schema",
+        )
+    if _WHERE in {option.lower() for option in request["options"]}:
+        raise Unsupported(
+            f"saveAsTable has no option replaceWhere: df.writeTo('{name}').overwrite(condition), with equalities of "
+            "partition columns, replaces these partitions, and .overwritePartitions() those that the rows have",
+            code="unknown-option",
         )
     if (what := _difference(request, definition)) is not None:
         raise InvalidRequest(

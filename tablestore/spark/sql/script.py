@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from sqlglot.tokenizer_core import Token, TokenType
 
 from filestore.errors import Unsupported
-from tablestore.spark.sql.names import Names
+from tablestore.spark.sql.commands import VERBS, is_of_spark
+from tablestore.spark.sql.names import Names, words_of
+from tablestore.spark.sql.patterns import tokens_of
 
 __all__ = ["script"]
 
 _BEFORE = frozenset({"BEGIN", "THEN", "ELSE", "DO", "LOOP", "REPEAT", "ATOMIC"})
 """The words behind which a statement of a script begins; one also begins behind a semicolon."""
-_VERBS = frozenset({"ALTER", "CREATE", "DESC", "DESCRIBE", "DROP", "EXPLAIN", "INSERT", "REFRESH", "SHOW"})
+_VERBS = VERBS | {"ALTER", "CREATE", "DESC", "DESCRIBE", "DROP", "EXPLAIN", "INSERT", "REFRESH", "SHOW"}
 """The first words of statements that are rewritten as a whole."""
 
 Rewrite = Callable[[str, Names], str]
@@ -40,8 +43,12 @@ def script(statement: str, tokens: Sequence[Token], names: Names, whole: Rewrite
         middle = tokens[verb].start if verb < len(tokens) else len(statement)
         close = tokens[end].start if end < len(tokens) else len(statement)
         for rewrite, text in ((part, statement[done:middle]), (whole, statement[middle:close])):
+            in_full = rewrite(text, replace(names, catalog="", database="")) if moved else ""
+            if moved and is_of_spark(tokens_of(text)):
+                parts.append(in_full)
+                continue
             parts.append(rewrite(text, names))
-            if moved and parts[-1] != rewrite(text, Names(names.catalogs, "", "")):
+            if moved and parts[-1] != in_full:
                 raise Unsupported(
                     f"{' '.join(text.split())} is behind a USE of its script, and its names are resolved before the "
                     "script runs: write them with catalog and database, or USE the database before the script",
@@ -73,5 +80,5 @@ def _beginnings(tokens: Sequence[Token], first: int, end: int) -> Iterator[int]:
 
 def _moves(tokens: Sequence[Token]) -> bool:
     """Returns whether tokens begin with ``USE`` or ``SET CATALOG``."""
-    words = [token.text.upper() for token in tokens[:2]]
+    words = words_of(tokens[:2])
     return words[:1] == ["USE"] or words == ["SET", "CATALOG"]

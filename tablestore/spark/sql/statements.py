@@ -10,6 +10,7 @@ from filestore import layout
 from filestore.errors import InvalidRequest, NotFound, Unsupported
 from filestore.model.definition import TableDefinition
 from filestore.model.merging import Deletes
+from filestore.model.names import names_in
 from filestore.model.schema import Schema
 from filestore.retention.rules import tag_of
 from tablestore.defaults import table_defaults, with_defaults
@@ -21,18 +22,19 @@ from tablestore.spark.sql.columns import changes_from_spark, schema_from_spark, 
 from tablestore.spark.sql.creation import creation_of
 from tablestore.spark.sql.databases import (
     create_database,
-    default_is_empty,
     drop_database,
     ensure_default,
     list_databases,
     list_tables,
     list_views,
     load_database,
+    missing_in_missing_database,
 )
 from tablestore.spark.sql.dialect import COLUMNS
-from tablestore.spark.sql.listing import table_properties
+from tablestore.spark.sql.listing import list_relations, table_properties
 from tablestore.spark.sql.names import argument_table
-from tablestore.spark.sql.procedures import PROCEDURES, Procedure, run_procedure
+from tablestore.spark.sql.procedure import Procedure, run_procedure
+from tablestore.spark.sql.procedures import PROCEDURES
 from tablestore.spark.sql.requests import (
     OF_SPARK,
     Request,
@@ -59,7 +61,7 @@ _OPTION = "option."
 
 def _load_table(store: Store, request: Request) -> dict[str, Any]:
     name, system = split_name(name_of(request))
-    table = store.table(name) if system is None else managed_table(store, name)
+    table = store.any_table(name) if system is None else managed_table(store, name)
     if isinstance(table, KafkaTable):
         if "version" in request or "microseconds" in request:
             raise Unsupported(f"{name} is a Kafka topic, which has no versions", code="connector-table")
@@ -104,7 +106,7 @@ def _described(table: Table, version: int | None = None) -> dict[str, Any]:
         "named": version is not None,
         # Delta's relation of the newest version may lack runs that others add later
         "pinned": version is not None or definition.merges_on_read,
-        "plain": not state.pending(),
+        "plain": not state.pending,
         "overlay": layout.join(table.location, layout.overlay_path(state.version)),
         "schema": schema_to_spark(definition.schema),
         "hidden": [KIND],
@@ -149,7 +151,7 @@ def _described_system(table: Table, system: str, version: int | None) -> dict[st
 
 def _create_table(store: Store, request: Request) -> dict[str, Any]:
     ensure_default(store, request)
-    return _described_any(store.create_table(name_of(request), **_definition(request)))
+    return _described_any(store.create_any_table(name_of(request), **_definition(request)))
 
 
 def _stage_table(store: Store, request: Request) -> dict[str, Any]:
@@ -179,6 +181,7 @@ def _definition(request: Request) -> dict[str, Any]:
     comment = properties.pop("comment", None)
     key = _primary_key(request["primary_key"], properties.pop(_KEY, None))
     written = properties.pop(COLUMNS, None)  # what Spark's grammar lacks, such as METADATA
+    schema = schema_from_spark(request["schema"]) if written is None else written
     given = {n: v for n, v in options_in(properties).items() if n not in OF_SPARK and not n.startswith(_OPTION)}
     if "view.query" in given:
         raise InvalidRequest(
@@ -189,12 +192,20 @@ def _definition(request: Request) -> dict[str, Any]:
     if stray := [n for n in properties if n.startswith(_OPTION) and n.removeprefix(_OPTION) not in given]:
         raise InvalidRequest(f"a table has no option {stray[0]!r}: leave it, or its clause, out", code="unknown-option")
     return {
-        "schema": schema_from_spark(request["schema"]) if written is None else written,
-        "primary_key": key,
-        "partition_by": request["partition_by"],
+        "schema": schema,
+        "primary_key": _as_declared(key, schema, request),
+        "partition_by": _as_declared(request["partition_by"], schema, request),
         "options": with_defaults(table_defaults(request["defaults"]), given, keyed=bool(key)),
         "comment": comment,
     }
+
+
+def _as_declared(names: list[str], schema: Any, request: Request) -> list[str]:
+    """Spells names of columns as the list of columns does, where Spark takes ID and Id for one name."""
+    if request["case_sensitive"] or not isinstance(schema, Schema):
+        return names
+    spelled = {name.lower(): name for name in schema.names}
+    return [spelled.get(name.lower(), name) for name in names]
 
 
 def _primary_key(columns: list[str], named: str | None) -> list[str]:
@@ -205,7 +216,12 @@ def _primary_key(columns: list[str], named: str | None) -> list[str]:
             f"the statement has PRIMARY KEY ({', '.join(columns)}) and the property {_KEY!r}: leave one of them out",
             code="key-twice",
         )
-    return [column.strip() for column in named.split(",")]
+    try:
+        return list(names_in(named))
+    except ValueError as error:
+        raise InvalidRequest(
+            f"the property {_KEY!r} has value {named!r}; it takes {error}", code="bad-option-value"
+        ) from error
 
 
 def _alter_table(store: Store, request: Request) -> dict[str, Any]:
@@ -252,8 +268,8 @@ def _truncate(store: Store, request: Request) -> None:
 
 def _list_partitions(store: Store, request: Request) -> list[list[str | None]]:
     state = checked_table(store, request).filestore.state()
-    slots = {slot.partition for slot in (*state.slots(), *state.pending())}
-    return sorted(([value for _, value in partition] for partition in slots), key=repr)
+    partitions = state.files.partitions | state.pending.partitions
+    return sorted(([value for _, value in partition] for partition in partitions), key=repr)
 
 
 def _drop_partitions(store: Store, request: Request) -> None:
@@ -295,8 +311,9 @@ ANSWERS: Mapping[str, Callable[[Store, Request], Any]] = {
     "create_database": create_database,
     "drop_database": drop_database,
     "list_tables": list_tables,
-    "load_relation": default_is_empty(_load_relation),
-    "load_table": default_is_empty(_load_table),
+    "list_relations": list_relations,
+    "load_relation": missing_in_missing_database(_load_relation),
+    "load_table": missing_in_missing_database(_load_table),
     "create_table": _create_table,
     "alter_table": _alter_table,
     "drop_table": _drop_table,
@@ -305,7 +322,7 @@ ANSWERS: Mapping[str, Callable[[Store, Request], Any]] = {
     "check_saved_rows": check_saved_rows,
     "rename_table": _rename_table,
     "list_views": list_views,
-    "load_view": default_is_empty(load_view, "view-not-found"),
+    "load_view": missing_in_missing_database(load_view, "view-not-found"),
     "create_view": create_view,
     "drop_view": drop_view,
     "rename_view": rename_view,

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pyspark.errors import IllegalArgumentException, PySparkValueError
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from filestore.errors import AlreadyExists, InvalidRequest, NotFound
+from filestore.model.names import quoted
 from filestore.model.rowkind import KIND_COLUMN
-from filestore.model.types import quoted
+from tablestore.spark.sql.procedure import Arguments, Row
 from tablestore.spark.store import SparkStore
 
 __all__ = ["UNTIL_NOW", "list_streams", "start_stream", "stop_stream"]
@@ -21,10 +20,8 @@ UNTIL_NOW = "available-now"
 """The trigger with which a stream ends as soon as it has written what is there."""
 _OUTPUT_MODES = ("append", "update", "complete")
 
-Arguments = Mapping[str, Any]
 
-
-def start_stream(store: SparkStore, given: Arguments) -> list[Sequence[Any]]:
+def start_stream(store: SparkStore, given: Arguments) -> list[Row]:
     """Starts a streaming query into a table; returns its id and its name.
 
     Raises:
@@ -32,7 +29,7 @@ def start_stream(store: SparkStore, given: Arguments) -> list[Sequence[Any]]:
         AlreadyExists: ``stream-exists``: the name of a stream that runs.
         NotFound: there is no such table; Spark would create it.
     """
-    store.store.table(given["table"])
+    store.store.any_table(given["table"])
     stream = store.spark.sql(given["query"])
     if not stream.isStreaming:
         raise InvalidRequest(
@@ -90,13 +87,13 @@ def _writer(store: SparkStore, stream: DataFrame, given: Arguments) -> DataStrea
         ) from error
 
 
-def list_streams(store: SparkStore, given: Arguments) -> list[Sequence[Any]]:
+def list_streams(store: SparkStore, given: Arguments) -> list[Row]:
     """Lists the streaming queries that run: id, name and status."""
     queries = sorted(store.spark.streams.active, key=lambda query: query.id)
     return [(query.id, query.name, query.status["message"]) for query in queries]
 
 
-def stop_stream(store: SparkStore, given: Arguments) -> list[Sequence[Any]]:
+def stop_stream(store: SparkStore, given: Arguments) -> list[Row]:
     """Stops the streaming query with that id or name; returns both."""
     found = [query for query in store.spark.streams.active if given["stream"] in (query.id, query.name)]
     if not found:

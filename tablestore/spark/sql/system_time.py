@@ -17,7 +17,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from filestore.errors import Unsupported
-from tablestore.spark.sql.names import Names, literal, name_parts, named_table
+from tablestore.spark.sql.names import NamedTable, Names, literal, name_begin, name_parts, table_ending, words_of
 from tablestore.spark.sql.parenthesized import parenthesized
 
 __all__ = ["common_tables", "temporal_joins"]
@@ -72,7 +72,7 @@ def temporal_joins(statement: str, names: Names, *, streaming: bool = False) -> 
             gives to a query.
     """
     tokens = sqlglot.tokenize(statement, dialect="spark")
-    words = [token.text.upper() for token in tokens[:5]]
+    words = words_of(tokens[:5])
     if words[:1] == ["CREATE"] and ["MATERIALIZED", "VIEW"] in (words[1:3], words[3:5]):
         return statement
     streaming = streaming or _reads_stream(statement, tokens)
@@ -115,16 +115,15 @@ def temporal_joins(statement: str, names: Names, *, streaming: bool = False) -> 
 
 def _clauses(statement: str, tokens: Sequence[Token], names: Names) -> Iterator[_Clause]:
     for number, token in enumerate(tokens):
-        words = [t.text.upper() for t in tokens[number + 1 : number + 3]]
+        words = words_of(tokens[number + 1 : number + 3])
         if token.text.upper() != "SYSTEM_TIME" or words != ["AS", "OF"]:
             continue
         begin = number - 1 if number and tokens[number - 1].text.upper() == "FOR" else number
-        named = _table_before(tokens, begin, names)
+        table = _table_before(tokens, begin, names)
         end = _end_of_time(tokens, number + 3)
-        if named is not None and end is not None:
-            table, first = named
+        if table is not None and end is not None:
             time = statement[tokens[number + 3].start : tokens[end - 1].end + 1]
-            yield _Clause(table, first, begin, number + 3, end, _names_a_column(time))
+            yield _Clause(table.name, table.begin, begin, number + 3, end, _names_a_column(time))
 
 
 def _reads_stream(statement: str, tokens: Sequence[Token]) -> bool:
@@ -143,26 +142,21 @@ def _is_joined(tokens: Sequence[Token], clause: _Clause) -> bool:
 
     In the query of a stream each micro-batch looks rows up in it. Any other table has one version, that of the start.
     """
-    *kind, join = ["", *(token.text.upper() for token in tokens[max(clause.first - 3, 0) : clause.first])]
+    *kind, join = ["", *words_of(tokens[max(clause.first - 3, 0) : clause.first])]
     if join != "JOIN" or kind[-1] in ("SEMI", "ANTI", "RIGHT", "FULL"):
         return False
     return kind[-2:] not in (["RIGHT", "OUTER"], ["FULL", "OUTER"])
 
 
-def _table_before(tokens: Sequence[Token], end: int, names: Names) -> tuple[str, int] | None:
-    """Returns the table of ours that a query reads by the name before a token, and the number of its first token."""
-    for begin in (end - 5, end - 3, end - 1):  # the longest name that ends there
-        if begin < 1 or tokens[begin - 1].token_type is TokenType.DOT:
-            continue
-        table = named_table(tokens, begin, names)
-        if table is not None and table.end == end:
-            before = begin - 1
-            if tokens[before].text == "$":  # of a system table
-                before -= 2
-                while before > 0 and tokens[before].token_type is TokenType.DOT:
-                    before -= 2
-            return (table.name, begin) if tokens[before].text.upper() in _BEFORE else None
-    return None
+def _table_before(tokens: Sequence[Token], end: int, names: Names) -> NamedTable | None:
+    """Returns the table of ours that a query reads by the name before a token."""
+    table = table_ending(tokens, end, names.without_views)
+    if table is None:
+        return None
+    before = table.begin - 1
+    if tokens[before].text == "$":  # of a system table
+        before = name_begin(tokens, before) - 1
+    return table if tokens[before].text.upper() in _BEFORE else None
 
 
 def common_tables(tokens: Sequence[Token]) -> set[str]:
@@ -184,7 +178,7 @@ def _common_tables_from(tokens: Sequence[Token], begin: int) -> set[str]:
     while begin < len(tokens) and tokens[begin].token_type is not TokenType.L_PAREN:
         columns = parenthesized(tokens, begin + 1)
         end = begin + 1 if columns is None else columns.close + 1
-        if [token.text.upper() for token in tokens[end : end + 3]] == ["MAX", "RECURSION", "LEVEL"]:
+        if words_of(tokens[end : end + 3]) == ["MAX", "RECURSION", "LEVEL"]:
             end += 4
         if end < len(tokens) and tokens[end].token_type is TokenType.ALIAS:
             end += 1

@@ -8,20 +8,22 @@ name, and are not written.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark program gives it
 
 from filestore.errors import InvalidRequest
 from filestore.merge.deduplicate import ORDINAL_COLUMN
+from filestore.model.names import quoted
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.schema import Column, Schema
 from filestore.model.table_columns import MetadataColumn
-from filestore.model.types import quoted, to_sql
+from filestore.model.types import to_sql
 from filestore.model.watermark import Watermark
 from filestore.secrets import shown
 from log.connector.declaration import KafkaDeclaration
+from tablestore.following.result_mode import Mode
 from tablestore.kafka_table import KafkaTable
 from tablestore.spark.kafka.table import SparkKafkaTable
 from tablestore.spark.sql.columns import schema_to_spark
@@ -128,7 +130,7 @@ def stream_topic(table: SparkKafkaTable, options: Mapping[str, str], *, with_kin
         )
     return table.read_stream(
         options=scan,
-        mode=given.get("mode", "upsert"),
+        mode=cast(Mode, given.get("mode", "upsert")),
         state=given.get("state"),
         max_rows_per_batch=whole_option(given, "maxRowsPerBatch", least=1),
     )

@@ -11,6 +11,7 @@ from filestore.errors import InvalidRequest
 from tablestore.following.gaps import OnLogGap, on_log_gap
 from tablestore.following.result_mode import ResultMode, result_mode
 from tablestore.following.starting import StartOptions
+from tablestore.incoming.moments import parsed_moment
 
 __all__ = ["STREAM_OPTIONS", "StreamOptions", "whole_option"]
 
@@ -120,7 +121,7 @@ def whole_option(given: Mapping[str, str], name: str, *, least: int) -> int | No
 
 def _moment(text: str | None) -> datetime | None:
     try:
-        return None if text is None else datetime.fromisoformat(text)
+        return None if text is None else parsed_moment(text)
     except ValueError as error:
         raise InvalidRequest(
             f"timestamp={text!r} is not ISO 8601, such as 2026-01-31T12:00:00Z", code="bad-option-value"

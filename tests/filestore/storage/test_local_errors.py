@@ -6,7 +6,6 @@ import builtins
 import errno
 import io
 import os
-import pathlib
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -87,7 +86,6 @@ def failing(wanted: Callable[[str], bool], number: int) -> Iterator[list[str]]:
     with pytest.MonkeyPatch.context() as patch:
         for module, name in CALLS:
             patch.setattr(module, name, replaced(getattr(module, name)))
-        patch.setattr(pathlib.io, "open", io.open)  # type: ignore[attr-defined]
         patch.setattr(os, "pread", pread_instead)
         yield failed
 
@@ -100,6 +98,7 @@ STORAGE: dict[str, Callable[[LocalStorage, str], object]] = {
     "open_read": lambda s, p: s.open_read(p),
     "open_write": lambda s, p: s.open_write(p),
     "sync": lambda s, p: s.sync(p),
+    "sync_all": lambda s, p: s.sync_all([p, f"{p}.other"]),
     "exists": lambda s, p: s.exists(p),
     "walk": lambda s, p: list(s.walk(os.path.dirname(p))),
     "list_names": lambda s, p: s.list_names(os.path.dirname(p)),

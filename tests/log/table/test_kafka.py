@@ -239,11 +239,11 @@ class TestKafkaLog(LogTransactionTests):
         writer = log.begin(transaction_id(config))
         row = changes([2])
         large = row.set_column(2, "name", pa.array([os.urandom(5000).hex()]))
-        with pytest.raises(Unavailable) as caught:
+        with pytest.raises(InvalidRequest, match=r"log\.kafka\.properties\.message\.max\.bytes") as caught:
             for rows in (changes([1]), large, changes([3])):
                 writer.append(0, rows)
             writer.prepare()
-        assert caught.value.code in ("log-delivery", "log-unavailable")
+        assert caught.value.code == "message-too-large"
         writer.abort()
         assert ids_of(log.read([prepared(log, config, 0, changes([4]))])) == [4]
 
@@ -256,9 +256,9 @@ class TestKafkaLog(LogTransactionTests):
         names = ["x" * 1_500_000 if i == 2000 else "x" for i in range(3000)]
         with open_log(replace(config, tombstones=tombstones), system_ambient()) as refusing:
             writer = refusing.begin(transaction_id(config))
-            with pytest.raises(Unavailable, match=r"writing log transaction .*too large") as caught:
+            with pytest.raises(InvalidRequest, match=r"writing log transaction .*too large") as caught:
                 writer.append(0, kinds.set_column(2, "name", pa.array(names)))
-            assert caught.value.code == "log-delivery"
+            assert caught.value.code == "message-too-large"
             writer.abort()
         assert ids_of(log.read([prepared(log, config, 0, changes([4]))])) == [4]
 

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from filestore.ambient import system_ambient
-from filestore.errors import NotFound, Unavailable
+from filestore.errors import InvalidRequest, NotFound, Unavailable
 from filestore.model.log_range import LogRange
 from log.kafka.transactions import ProducerState
 from log.table.config import LogConfig
@@ -81,10 +81,10 @@ class TestPlainKafkaLog(LogStoreTests):
         rows = changes([1, 2, 3])
         large = rows.set_column(2, "name", pa.array(["a", os.urandom(5000).hex(), "c"]))
         writer = log.begin(transaction_id(config))
-        with pytest.raises(Unavailable) as caught:
+        with pytest.raises(InvalidRequest) as caught:
             writer.append(0, large)
             writer.prepare()
-        assert caught.value.code in ("log-delivery", "log-unavailable")
+        assert caught.value.code == "message-too-large"
         writer.abort()
         assert ids_of(log.read([prepared(log, config, 0, changes([4]))])) == [4]
 

@@ -25,7 +25,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 import tablestore
 from catalog_service.server import serving
 from filestore.errors import InvalidRequest, TableStoreError, Unavailable
-from tablestore import KafkaTable, Store
+from tablestore import Store
 from tests.depth import sampled
 from tests.servers.kafka import KafkaBroker, quiet
 from tests.waiting import until
@@ -123,21 +123,21 @@ def test_the_rights_of_the_page_are_enough_for_each_operation(
 
     allow([(TOPIC, "READ"), (IDS, "WRITE")])
     with pytest.raises(InvalidRequest, match=r"WRITE on topic shop\.orders.* is not allowed") as caught:
-        store.managed_table("shop.orders").write(rows)
+        store.table("shop.orders").write(rows)
     assert caught.value.code == "log-not-authorized"
     allow([right for right in WRITE if right[0] not in spare])
-    store.managed_table("shop.orders").write(rows)
-    store.managed_table("shop.orders").recover()
+    store.table("shop.orders").write(rows)
+    store.table("shop.orders").recover()
 
     allow([(TOPIC, "READ")])
-    assert [b.num_rows for b in store.managed_table("shop.orders").follow(version=0, stop=1)] == [1]
+    assert [b.num_rows for b in store.table("shop.orders").follow(version=0, stop=1)] == [1]
 
     allow([])
-    assert store.managed_table("shop.orders").scan().to_polars().rows() == [(1, 1)]
+    assert store.table("shop.orders").scan().to_polars().rows() == [(1, 1)]
     allow([(TOPIC, "DESCRIBE")])
-    assert store.managed_table("shop.orders").log_status()
+    assert store.table("shop.orders").log_status()
     allow([(TOPIC, "ALTER_CONFIGS"), (TOPIC, "DESCRIBE")])
-    store.managed_table("shop.orders").alter("SET TBLPROPERTIES ('log.retention' = '3 h')")
+    store.table("shop.orders").alter("SET TBLPROPERTIES ('log.retention' = '3 h')")
     allow([(TOPIC, "DESCRIBE")])
     with pytest.raises(Unavailable, match=r"is dropped.*Topic authorization failed") as left:
         store.drop_table("shop.orders")
@@ -173,8 +173,7 @@ def test_a_password_is_in_no_output(
         for number in range(3):
             table.write(pa.table({"id": [number], "v": [1]}))
         assert sum(b.num_rows for b in table.follow(version=0, stop=3)) == 3
-        messages = store.create_table("shop.messages", "id BIGINT", options=topic)
-        assert isinstance(messages, KafkaTable)
+        messages = store.create_kafka_table("shop.messages", "id BIGINT", options=topic)
         messages.write(pa.table({"id": [1]}))
         assert [b.num_rows for b in messages.scan().to_batches()] == [1]
         outputs += [table, table.definition, table.opened.log_config(), table.detail(), table.examine()]
@@ -182,11 +181,11 @@ def test_a_password_is_in_no_output(
         outputs += [messages, messages.declaration, messages.detail()]
         outputs += [httpx.get(f"{url}/databases/shop/tables/{name}").text for name in ("t", "messages")]
         monkeypatch.setenv("TABLESTORE_SECRET_ANN", PASSWORD + "x")
-        for act in (lambda: store.managed_table("shop.t").write(pa.table({"id": [9], "v": [9]})), messages.detail):
+        for act in (lambda: store.table("shop.t").write(pa.table({"id": [9], "v": [9]})), messages.detail):
             with contextlib.suppress(TableStoreError):
                 outputs.append(act())
         with pytest.raises(InvalidRequest) as wrong:
-            store.managed_table("shop.t").log_status()
+            store.table("shop.t").log_status()
         outputs += [wrong.value, *traceback.format_exception(wrong.value)]
     outputs += [record.getMessage() for record in caplog.records] + list(capfd.readouterr())
     assert "${env:TABLESTORE_SECRET_ANN}" in repr(outputs), "the reference is shown"

@@ -30,7 +30,7 @@ def filled(store: Store, dice: random.Random) -> None:
 def changed(store: Store, dice: random.Random) -> None:
     """One write of each table, with deletes; one in four is an overwrite."""
     for name, keys, values in (("shop.l", range(60), range(12)), ("shop.r", range(10), "abc")):
-        table = store.managed_table(name)
+        table = store.table(name)
         key, value = table.schema.names
         some: list[Row] = [
             {key: dice.choice(keys), value: dice.choice([*values, None])} for _ in range(dice.randrange(1, 30))
@@ -79,8 +79,8 @@ def test_a_task_that_fails_changes_nothing_and_leaves_nothing(lake: SparkStore, 
     view = lake.maintain_join("shop.v", left="shop.l", right="shop.r", on="x", kind="left", select="l.k, l.x, r.y")
     view.refresh()
     before, files = view.table.filestore.state().version, data_files(view)
-    store.managed_table("shop.l").write(to_arrow(store.managed_table("shop.l").definition, [{"k": 1, "x": 99}]))
-    lost = max(Path(store.managed_table("shop.l").location).glob("bucket-*/*.parquet"), key=lambda p: p.stat().st_mtime)
+    store.table("shop.l").write(to_arrow(store.table("shop.l").definition, [{"k": 1, "x": 99}]))
+    lost = max(Path(store.table("shop.l").location).glob("bucket-*/*.parquet"), key=lambda p: p.stat().st_mtime)
     kept = lost.read_bytes()
     lost.unlink()
     with pytest.raises(NotFound):

@@ -81,7 +81,7 @@ def test_columns_are_pruned_and_filters_pushed_while_runs_are_pending(lake: Spar
     table = store.create_table("shop.t", "id BIGINT, n INT, t STRING", primary_key=["id"], options=LATER)
     for start in (0, 50):
         lake.write("shop.t", lake.spark.range(100).selectExpr(f"id + {start} AS id", "CAST(id AS INT) n", "'x' AS t"))
-    assert table.filestore.state().pending()
+    assert table.filestore.state().pending
     with redirect_stdout(io.StringIO()) as printed:
         lake.read("shop.t").where("n > 90").select("id").explain()
     plan = printed.getvalue()
@@ -101,7 +101,7 @@ def test_spark_reads_runs_from_before_a_column_was_widened(lake: SparkStore, sto
         )
     table.alter("ALTER COLUMN n TYPE BIGINT", "ALTER COLUMN d TYPE DECIMAL(20,4)")
     lake.write("shop.t", lake.spark.range(5).selectExpr("id", "1L << 40 AS n", "CAST(id AS DECIMAL(20,4)) AS d"))
-    assert table.filestore.state().pending()
+    assert table.filestore.state().pending
     assert in_order(row.asDict() for row in lake.read("shop.t").collect()) == rows(table)
     some = lake.read("shop.t").where("n >= 98 AND d < 120").select("id")
     assert sorted(row.id for row in some.collect()) == [0, 1, 2, 3, 4, 98, 99]

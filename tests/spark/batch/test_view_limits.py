@@ -25,7 +25,7 @@ SUMS = "SELECT kind, sum(amount) AS total FROM shop.orders WHERE kind IS NOT NUL
 def orders(store: Store) -> Table:
     options = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1", "snapshot.time-retained": "1 ms"}
     store.create_table("shop.orders", "id BIGINT, kind STRING, amount INT", primary_key=["id"], options=options)
-    table = store.managed_table("shop.orders")
+    table = store.table("shop.orders")
     table.write([{"id": 1, "kind": "a", "amount": 1}, {"id": 2, "kind": "b", "amount": 2}])
     return table
 
@@ -198,7 +198,7 @@ def test_groups_of_all_types_are_found_again(lake: SparkStore, store: Store) -> 
     }
     columns = ", ".join(f"{name} {kind} NOT NULL" for name, (kind, _) in keys.items())
     store.create_table("shop.t", f"id BIGINT, {columns}, amount INT", primary_key=["id"])
-    table = store.managed_table("shop.t")
+    table = store.table("shop.t")
     given = [
         {"id": n, "amount": n} | {name: values[n % len(values)] for name, (_, values) in keys.items()}
         for n in range(12)

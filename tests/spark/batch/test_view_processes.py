@@ -68,7 +68,7 @@ def test_two_processes_refresh_a_view_and_are_killed(lake: SparkStore, store: St
 def assert_each_version(lake: SparkStore, store: Store, view: MaintainedQuery, case: Case) -> None:
     """Each version is the query's result for the versions that it names, and its change data what differs."""
     files = view.table.filestore
-    ids = [store.managed_table(name).filestore.state().table_id for name in case.tables]
+    ids = [store.table(name).filestore.state().table_id for name in case.tables]
     last = files.state().version
     assert last > CHANGES // 3, "it was refreshed in between"
     seen = []
@@ -81,5 +81,5 @@ def assert_each_version(lake: SparkStore, store: Store, view: MaintainedQuery, c
         assert_no_empty_update(view, keyed_rows(view, version - 1), version)
     assert len(set(seen)) == len(seen), "no refresh is repeated"
     assert all(all(a <= b for a, b in zip(before, after, strict=True)) for before, after in itertools.pairwise(seen))
-    assert lake.examine("shop.v").findings == ()
+    assert lake.examine("shop.v").problems == ()  # a process that was killed may have left files
     assert_healthy(files)

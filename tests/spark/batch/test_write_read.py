@@ -88,8 +88,8 @@ def test_overwrite_replaces_all_rows(lake: SparkStore, orders: Table) -> None:
     assert agreed(lake, orders) == []
 
 
-def test_an_empty_frame_is_a_commit_of_nothing(lake: SparkStore, orders: Table) -> None:
-    assert lake.write("shop.orders", lake.spark.range(0).selectExpr("id")).version == 1
+def test_an_empty_frame_makes_no_version(lake: SparkStore, orders: Table) -> None:
+    assert lake.write("shop.orders", lake.spark.range(0).selectExpr("id")).version == 0
     assert agreed(lake, orders) == []
 
 
@@ -360,7 +360,6 @@ def test_time_travel(lake: SparkStore, orders: Table) -> None:
     for i, stamp in enumerate(stamps):
         assert lake.read("shop.orders", version=i + 1).count() == i + 1
         assert lake.read("shop.orders", timestamp=stamp).count() == i + 1
-        assert lake.read("shop.orders", timestamp=stamp.replace(tzinfo=None)).count() == i + 1
         assert lake.read("shop.orders", timestamp=stamp - timedelta(microseconds=1)).count() == i
     delta = lake.spark.read.format("delta").option("timestampAsOf", stamps[1].isoformat()).load(orders.location)
     assert delta.count() == 2, "Delta's own time travel agrees"

@@ -99,7 +99,7 @@ def created(store: Store, case: Case) -> list[Table]:
         key = [columns.split()[0]]
         options = {"bucket": "2"} if name == "shop.orders" else {}
         store.create_table(name, columns, primary_key=key, options=options)
-    return [store.managed_table(name) for name in case.tables]
+    return [store.table(name) for name in case.tables]
 
 
 def changed(table: Table, dice: random.Random, most: int = 12) -> None:

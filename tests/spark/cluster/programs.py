@@ -105,15 +105,15 @@ def streamed(place: str, database: str, options: dict[str, str]) -> dict[str, An
         once = {"availableNow": True}
         for _ in range(2):  # the second run finds nothing
             tables.write_stream("shop.copy", changes, checkpoint=f"{place}/checkpoint", trigger=once).awaitTermination()
-        named = identity_options(store.managed_table("shop.named").opened)
+        named = identity_options(store.table("shop.named").opened)
         for _ in range(2):
             stream = changes.drop("_kind").writeStream.format("tablestore").options(**named)
             stream.option("checkpointLocation", f"{place}/named").trigger(**once).start("shop.named").awaitTermination()
-        copy = store.managed_table("shop.copy")
+        copy = store.table("shop.copy")
         found: dict[str, Any] = {
-            "pending": len(list(copy.filestore.state().pending())),
+            "pending": len(copy.filestore.state().pending),
             "copy": sorted((row.id, row.v) for row in tables.read("shop.copy").collect()),
-            "versions": [store.managed_table(name).filestore.state().version for name in ("shop.copy", "shop.named")],
+            "versions": [store.table(name).filestore.state().version for name in ("shop.copy", "shop.named")],
             "named": tables.read("shop.named").count(),
             "files": tables.read("shop.orders$files").count(),
         }

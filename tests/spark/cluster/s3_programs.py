@@ -41,10 +41,10 @@ def held_runs(place: str, database: str, options: dict[str, str]) -> dict[str, l
         store.create_table("shop.later", COLUMNS, primary_key=["id"], options=how)
         tables.write("shop.later", spark.range(1000).selectExpr("id", "concat('a', id) v"))
         tables.write("shop.later", spark.range(10).selectExpr("id", "'b' v", "IF(id < 5, '-D', '+I') _kind"))
-        assert store.managed_table("shop.later").filestore.state().pending()
+        assert store.table("shop.later").filestore.state().pending
         found = {"later": collected(tables.read("shop.later"))}
         tables.compact("shop.later", full=True)
-        assert not store.managed_table("shop.later").filestore.state().pending()
+        assert not store.table("shop.later").filestore.state().pending
         found["compacted"] = collected(tables.read("shop.later"))
         found["changes"] = collected(tables.read("shop.now$changes", from_version=1, to_version=2))
         return found
@@ -57,13 +57,13 @@ def held_stream(place: str, database: str, options: dict[str, str]) -> int:
         store.create_table("shop.copy", COLUMNS, primary_key=["id"], if_not_exists=True)
         changes = tables.read_stream("shop.now", mode="changelog")
         tables.write_stream("shop.copy", changes, checkpoint=f"{place}/checkpoint", trigger=ONCE).awaitTermination()
-        return store.managed_table("shop.copy").filestore.state().version
+        return store.table("shop.copy").filestore.state().version
 
 
 def past_the_catalog(place: str, database: str, options: dict[str, str]) -> list[str | None]:
     """Writes by options that do not lead to the catalog; returns the codes of the errors of a batch and a stream."""
     with lake(place, database, options) as tables:
-        named = identity_options(tables.store.managed_table("shop.now").opened)
+        named = identity_options(tables.store.table("shop.now").opened)
         assert tables.spark.read.format("tablestore").options(**named).load("shop.now").count() == 995
         rows = tables.spark.range(3).selectExpr("id", "'c' v")
         stream = tables.read_stream("shop.now", mode="changelog").drop("_kind").writeStream.format("tablestore")

@@ -143,7 +143,7 @@ def test_a_stream_into_s3_with_the_log_in_kafka(
         lake.create_database("shop")
         options = {"bucket": "2", "log.lease-timeout": "5 s"}
         lake.create_table("shop.orders", COLUMNS, primary_key=["id"], options=options)
-        table = lake.managed_table("shop.orders")
+        table = lake.table("shop.orders")
         assert table.definition.options["log.system"] == "kafka"
         gate = Gate(str(tmp_path), phase)
         places = str(_inbox(tmp_path)), f"{place}/checkpoint"

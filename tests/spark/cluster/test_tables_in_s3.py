@@ -104,9 +104,9 @@ def check_more_that_is_held(driver: SparkDriver, place: Place) -> None:
     assert len(found["changes"]) == 5 + 2 * 5
     assert driver.run(past_the_catalog, *place.named) == ["catalog-commits"] * 2
     with tablestore.connect(place.location, database=place.database, storage_options=place.options) as store:
-        store.managed_table("shop.now").write([{"id": 1, "v": "b"}])
+        store.table("shop.now").write([{"id": 1, "v": "b"}])
         assert driver.run(held_stream, *place.named) == 2
-        store.managed_table("shop.now").write([{"id": 1, "v": None, "_kind": "-D"}])
+        store.table("shop.now").write([{"id": 1, "v": None, "_kind": "-D"}])
         assert driver.run(held_stream, *place.named) == 3
     check_tables(place, "now", "later", "copy")
 
@@ -115,7 +115,7 @@ def check_tables(place: Place, *names: str) -> None:
     """All readers see the same rows, the database has the newest version, published, and tasks have left nothing."""
     with tablestore.connect(place.location, database=place.database, storage_options=place.options) as store:
         for name in names:
-            table = store.managed_table(f"shop.{name}")
+            table = store.table(f"shop.{name}")
             assert tuples(rows(table)) == tuples(plain(table)) == EXPECTED
             report = assert_healthy(table.filestore)
             assert [found for found in report.findings if not str(found.path).startswith("_overlays/")] == []
@@ -156,7 +156,7 @@ def test_commits_that_the_catalog_holds_in_local_mode(
     with serving(location, database=database, storage_options=options) as url:
         assert local_driver.run(by_name, url, location) == [100, 150, 1000, 1000]
         with connect(url) as catalog, tablestore.connect(url) as store:
-            table = store.managed_table("shop.named")
+            table = store.table("shop.named")
             assert table.filestore.state().version == 3
             newest = catalog.newest_claim("shop", "named", table.filestore.state().table_id).claim()
             assert newest is not None and (newest.version, newest.published) == (3, True)
@@ -175,7 +175,7 @@ def check_pending(driver: SparkDriver, place: Place, depth: Depth = Depth.DEEP) 
         store.create_database("shop")
         options = {"bucket": "2", "write-mode": "merge-on-read"}
         store.create_table("shop.t", COLUMNS, primary_key=["id"], options=options)
-        table = store.managed_table("shop.t")
+        table = store.table("shop.t")
         table.write([{"id": n, "v": "a"} for n in range(300)])
         table.compact(full=True)
         table.write([{"id": n, "v": "b"} for n in range(200, 400)])
@@ -228,7 +228,7 @@ def test_fresh_rows_of_a_log_in_kafka(
         options = {"bucket": "2", "log.consistency": consistency}
         options |= {} if consistency == "eventual" else {"write-mode": "merge-on-read"}
         store.create_table("shop.t", COLUMNS, primary_key=["id"], options=options)
-        table = store.managed_table("shop.t")
+        table = store.table("shop.t")
         assert table.definition.options["log.system"] == "kafka"
         table.write([{"id": n, "v": "a"} for n in range(100)])
         table.write([{"id": n, "v": "b"} for n in range(90, 110)])

@@ -217,7 +217,7 @@ def pending(lake: SparkStore, store: Store) -> Path:
     )
     for _ in range(2):
         lake.write("shop.m", lake.spark.range(50).selectExpr("id", "1 AS n"))
-    [run, *_] = [run for runs in table.filestore.state().pending().values() for run in runs]
+    [run, *_] = list(table.filestore.state().pending)
     return Path(table.location, run.path)
 
 

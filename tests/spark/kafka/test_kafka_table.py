@@ -44,7 +44,7 @@ def topics(store: Store, kafka_broker: KafkaBroker) -> Iterator[Topics]:
 
 
 def in_spark(lake: SparkStore, table: KafkaTable) -> SparkKafkaTable:
-    return lake.table(table.identifier)
+    return lake.kafka_table(table.identifier)
 
 
 def replayed(rows: list[dict[str, Any]]) -> dict[int, Any]:
@@ -183,12 +183,12 @@ def test_what_is_refused(lake: SparkStore, topics: Topics) -> None:
         table.read_stream(["w"])
     lake.store.create_table("shop.managed", "id BIGINT")
     with pytest.raises(Unsupported) as managed:
-        lake.table("shop.managed")
+        lake.kafka_table("shop.managed")
     assert managed.value.code == "managed-table"
-    with pytest.raises(Unsupported, match=r"SparkStore\.table"):
+    with pytest.raises(Unsupported, match="kafka_table, of Store or SparkStore"):
         lake.write(local.identifier, row)
     by_name = row.write.format("tablestore").option("catalog", lake.store.target).mode("append")
-    with pytest.raises(AnalysisException, match=r"SparkStore\.table"):
+    with pytest.raises(AnalysisException, match="kafka_table, of Store or SparkStore"):
         by_name.save(local.identifier)
 
 

@@ -18,6 +18,8 @@ from tests.folders import memory_folder
 Row = tuple[Any, ...]
 Sql = Callable[[str], list[Row]]
 
+collect_ignore = ["dbt_suite"]  # dbt's own Python runs it (test_dbt_suite.py)
+
 
 @pytest.fixture
 def session(spark: SparkSession, store: Store) -> SparkSession:

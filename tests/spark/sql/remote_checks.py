@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.servers.spark_programs import python_daemons
 from tests.servers.sql_servers import SqlServer, remote_session
 from tests.spark.sql.conftest import Catalogs
 
-__all__ = ["check_no_file_is_left_out", "check_sessions_are_apart"]
+__all__ = ["check_no_file_is_left_out", "check_sessions_are_apart", "check_sessions_share_processes"]
 
 
 def check_no_file_is_left_out(server: SqlServer, catalogs: Catalogs, database: str) -> None:
@@ -55,3 +56,22 @@ def check_sessions_are_apart(server: SqlServer, catalogs: Catalogs) -> None:
             refused = "\n".join(session.run(f"SHOW DATABASES IN {catalog}"))
             assert "set it where the server is started" in refused
             assert catalogs.token not in refused
+
+
+def check_sessions_share_processes(server: SqlServer, catalogs: Catalogs, database: str, sessions: int) -> None:
+    """A server kept Python processes for each session that had written; after many there are no more than after two."""
+    daemons, workers = [], []
+    with remote_session(server, catalogs.folder) as session:
+        session.run(f"CREATE DATABASE lake.{database}")
+        session.run(f"CREATE TABLE lake.{database}.t (id BIGINT PRIMARY KEY, v INT)")
+        for number in range(sessions):
+            session.run("SET the.session=this one")
+            session.renew()
+            assert session.run("SET the.session") == ["the.session | <undefined>"]
+            assert session.run(f"INSERT INTO lake.{database}.t VALUES ({number}, 1)") == []
+            found = python_daemons(server.process.pid)
+            daemons.append(len(found))
+            workers.append(sum(len(daemon.children()) for daemon in found))
+        assert session.run(f"SELECT count(*) FROM lake.{database}.t") == [str(sessions)]
+    assert 0 < max(daemons[2:]) <= daemons[1], daemons
+    assert max(workers) <= 2 * daemons[1], "each daemon has a worker for each task that runs, which are two at most"

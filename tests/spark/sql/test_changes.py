@@ -77,3 +77,19 @@ def test_the_changes_since_a_time(session: SparkSession, sql: Sql) -> None:
     assert sql(query) == [(2,), (3,)]
     assert sql(query.replace(moment, "2999-01-01 00:00:00")) == []
     assert sql(query.replace(moment, "1999-01-01 00:00:00")) == [(1,), (2,), (3,)]
+
+
+@pytest.mark.parametrize("change", ["RENAME COLUMN v TO w", "DROP COLUMN v"])
+@pytest.mark.few(1)
+def test_changes_across_a_rename(sql: Sql, change: str) -> None:
+    """Delta's error named two schemas as JSON, and options that CHANGES does not have."""
+    sql("CREATE TABLE lake.shop.c (id BIGINT PRIMARY KEY, v INT) TBLPROPERTIES ('changelog-producer' = 'lookup')")
+    sql("INSERT INTO lake.shop.c VALUES (1, 1)")
+    sql(f"ALTER TABLE lake.shop.c {change}")
+    sql("INSERT INTO lake.shop.c (id) VALUES (2)")
+    for bounds in ("1", "1 TO VERSION 1", "0"):
+        with pytest.raises(AnalysisException, match=r"other-columns.*column v of version [01] has another.*netChanges"):
+            sql(f"SELECT * FROM lake.shop.c CHANGES FROM VERSION {bounds}")
+    assert sql("SELECT id FROM lake.shop.c CHANGES FROM VERSION 3") == [(2,)]
+    net = "CHANGES FROM VERSION 1 WITH (deduplicationMode = 'netChanges')"
+    assert sql(f"SELECT id FROM lake.shop.c {net}") == [(1,), (2,)]

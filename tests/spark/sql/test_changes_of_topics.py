@@ -41,8 +41,7 @@ def refused(sql: Sql, statement: str) -> None:
 
 def declare(sql: Sql, store: Store, topics: Topics, name: str, columns: str, options: str) -> KafkaTable:
     sql(f"CREATE TABLE lake.shop.{name} ({columns}) WITH ({address(topics)}, {options})")
-    table = store.table(f"shop.{name}")
-    assert isinstance(table, KafkaTable)
+    table = store.kafka_table(f"shop.{name}")
     return table
 
 
@@ -155,12 +154,13 @@ def test_streams_of_a_changelog(topics: Topics, store: Store, session: SparkSess
         )
 
     topics.produce(
-        store.table("shop.words"), [(b'{"word":"b"}', b'{"word":"b","n":4}'), (b'{"word":"c"}', b'{"word":"c","n":1}')]
+        store.kafka_table("shop.words"),
+        [(b'{"word":"b"}', b'{"word":"b","n":4}'), (b'{"word":"c"}', b'{"word":"c","n":1}')],
     )
     run()
     assert sql("SELECT n FROM lake.shop.sums") == [(7,)] == sql("SELECT sum(n) FROM lake.shop.words")
     sql("INSERT INTO lake.shop.words VALUES ('a', 4)")
-    topics.produce(store.table("shop.words"), [(b'{"word":"c"}', None), (b'{"word":"b"}', b'{"word":"b","n":5}')])
+    topics.produce(store.kafka_table("shop.words"), [(b'{"word":"c"}', None), (b'{"word":"b"}', b'{"word":"b","n":5}')])
     run()
     assert sql("SELECT * FROM lake.shop.copy") == [("a", 4), ("b", 5)] == sql("SELECT * FROM lake.shop.words")
     assert sql("SELECT n FROM lake.shop.sums") == [(9,)]

@@ -56,10 +56,10 @@ def test_the_statement_of_a_view_makes_it_again(session: SparkSession, sql: Sql,
     session.conf.set("spark.sql.session.timeZone", "UTC")
     [(shown,)] = sql("SHOW CREATE TABLE lake.shop.v")
     assert shown.startswith("CREATE MATERIALIZED VIEW lake.shop.v\n")
-    before, rows = store.managed_table("shop.v").definition, sql("SELECT * FROM lake.shop.v")
+    before, rows = store.table("shop.v").definition, sql("SELECT * FROM lake.shop.v")
     sql("DROP MATERIALIZED VIEW lake.shop.v")
     sql(shown)
-    assert store.managed_table("shop.v").definition == before
+    assert store.table("shop.v").definition == before
     assert sql("SELECT * FROM lake.shop.v") == rows
     assert sql("SHOW CREATE TABLE lake.shop.v") == [(shown,)]
 
@@ -72,7 +72,7 @@ def test_a_table_like_a_view_is_a_table(sql: Sql, store: Store) -> None:
     sql("CREATE TABLE lake.shop.copy LIKE lake.shop.v")
     sql("INSERT INTO lake.shop.copy VALUES (7, 'own')")
     assert sql("SELECT * FROM lake.shop.copy") == [(7, "own")]
-    assert store.managed_table("shop.copy").definition.primary_key == ("k",)
+    assert store.table("shop.copy").definition.primary_key == ("k",)
     with pytest.raises(AnalysisException, match=r"\[tablestore: view-option\] .* write CREATE MATERIALIZED VIEW"):
         sql("CREATE TABLE lake.shop.fake (k BIGINT) TBLPROPERTIES ('view.query' = 'SELECT 1')")
 

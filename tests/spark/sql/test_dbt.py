@@ -52,15 +52,15 @@ def write_orders(store: Store, *rows: tuple[int, int, str, int, datetime]) -> No
     """Writes rows into ``raw.orders``, as the shop does."""
     names = ("id", "customer", "status", "amount", "changed_at")
     listed = [dict(zip(names, row, strict=True)) for row in rows]
-    store.managed_table("raw.orders").write([{**row, "amount": Decimal(row["amount"])} for row in listed])
+    store.table("raw.orders").write([{**row, "amount": Decimal(row["amount"])} for row in listed])
 
 
 def delete_orders(store: Store, *ids: int) -> None:
-    store.managed_table("raw.orders").write([{"id": one, "_kind": "-D"} for one in ids])
+    store.table("raw.orders").write([{"id": one, "_kind": "-D"} for one in ids])
 
 
 def table_of(store: Store, name: str) -> Table:
-    return store.managed_table(f"analytics.{name}")
+    return store.table(f"analytics.{name}")
 
 
 def rows_of(store: Store, name: str, *columns: str) -> list[tuple[Any, ...]]:

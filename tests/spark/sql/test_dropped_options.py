@@ -66,7 +66,7 @@ def test_options_of_a_table_that_the_statement_reads_and_writes(sql: Sql) -> Non
     sql("CREATE TABLE lake.shop.t (id BIGINT PRIMARY KEY)")
     sql("INSERT INTO lake.shop.t VALUES (1)")
     for insert in ("INSERT INTO", "INSERT OVERWRITE"):
-        with pytest.raises(AnalysisException, match=r"\[tablestore: unknown-option\] a write of rows has no options"):
+        with pytest.raises(AnalysisException, match=r"\[tablestore: unknown-option\] a write of rows has no option a;"):
             sql(f"{insert} lake.shop.t WITH ('a' = 'b') SELECT id + 1 FROM lake.shop.t")
         with pytest.raises(AnalysisException, match=r"\[tablestore: unknown-option\] .* FROM .* has no option"):
             sql(f"{insert} lake.shop.t SELECT id + 1 FROM lake.shop.t {OPTIONS}")
@@ -74,3 +74,32 @@ def test_options_of_a_table_that_the_statement_reads_and_writes(sql: Sql) -> Non
     sql(f"CREATE TABLE lake.shop.u AS SELECT * FROM lake.shop.t {OPTIONS}")
     sql(f"INSERT INTO lake.shop.u SELECT id + 1 FROM lake.shop.t {OPTIONS}")
     assert sql("SELECT * FROM lake.shop.u") == [(1,), (2,)]
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize("query", ["SELECT day, v + 3 FROM {} WHERE v = 2", "SELECT DATE'2026-01-02', 5"])
+@pytest.mark.parametrize(("mode", "option"), [("static", "dynamic"), ("dynamic", "dynamic"), ("static", "static")])
+def test_regression_an_overwrite_that_reads_its_table_has_its_options(
+    session: SparkSession, sql: Sql, query: str, mode: str, option: str
+) -> None:
+    """The option was dropped, so that the overwrite of one partition emptied the other ones."""
+    sql("CREATE TABLE lake.shop.d (day DATE, v INT) PARTITIONED BY (day)")
+    sql("INSERT INTO lake.shop.d VALUES (DATE'2026-01-01', 1), (DATE'2026-01-02', 2)")
+    session.conf.set("spark.sql.sources.partitionOverwriteMode", mode)
+    insert = f"INSERT OVERWRITE lake.shop.d WITH ('partitionOverwriteMode' = '{option}')"
+    with pytest.raises(AnalysisException, match="bad-option-value"):
+        sql(f"{insert.replace(option, 'both')} {query.format('lake.shop.d')}")
+    if "{}" in query:
+        with pytest.raises(AnalysisException, match="has no option fresh in it"):
+            sql(f"{insert} {query.format(f'lake.shop.d {OPTIONS}')}")
+    sql(f"{insert} {query.format('lake.shop.d')}")
+    assert sql("SELECT v FROM lake.shop.d") == ([(1,), (5,)] if option == "dynamic" else [(5,)])
+
+
+def test_regression_a_mode_against_the_session_s_is_refused_by_its_name(session: SparkSession, sql: Sql) -> None:
+    """The sentence said that FROM has no option partitionoverwritemode, in a statement without FROM."""
+    sql("CREATE TABLE lake.shop.d (day DATE, v INT) PARTITIONED BY (day)")
+    session.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    for query in ("SELECT DATE'2026-01-02', 5", "SELECT day, v + 1 FROM lake.shop.d"):
+        with pytest.raises(AnalysisException, match="says static: SET spark"):
+            sql(f"INSERT OVERWRITE lake.shop.d WITH ('partitionOverwriteMode' = 'static') {query}")

@@ -22,7 +22,7 @@ def test_a_fresh_read_shows_what_is_not_committed_yet(session: SparkSession, sql
         seen.append(sorted(tuple(row) for row in frame.collect()))
         seen.append(sql("SELECT * FROM lake.shop.t"))
 
-    between(store.managed_table("shop.t"), look).write([{"id": 2, "v": 20}, {"id": 3, "v": 30}])
+    between(store.table("shop.t"), look).write([{"id": 2, "v": 20}, {"id": 3, "v": 30}])
     assert seen == [[(1, 1), (2, 20), (3, 30)], [(2, 20), (3, 30)], [(1, 1), (2, 2)]]
     assert sql("SELECT * FROM lake.shop.t WITH ('fresh' = 'false')") == [(1, 1), (2, 20), (3, 30)]
 

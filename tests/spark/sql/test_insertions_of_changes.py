@@ -38,8 +38,7 @@ def message(op: str, before: Given, after: Given) -> tuple[bytes, bytes]:
 
 def declare(sql: Sql, store: Store, topics: Topics, name: str, columns: str, options: str = DEBEZIUM) -> KafkaTable:
     sql(f"CREATE TABLE lake.shop.{name} ({columns}) WITH ({address(topics)}, {options})")
-    table = store.table(f"shop.{name}")
-    assert isinstance(table, KafkaTable)
+    table = store.kafka_table(f"shop.{name}")
     return table
 
 

@@ -86,7 +86,7 @@ def test_a_merge_does_what_delta_does_or_is_refused(
     sql(f"CREATE TABLE lake.shop.t {TABLES[name]}")
     sql(f"INSERT INTO lake.shop.t VALUES {values(rows(chance, range(5)))}")
     theirs = f"delta.`{folder}/theirs`"
-    table = store.managed_table("shop.t")
+    table = store.table("shop.t")
     key = [["id", "p", "n", "v"].index(column) for column in table.definition.primary_key]
     for number in range(depth.times(3, deep=40)):
         sql(f"CREATE OR REPLACE TABLE {theirs} USING delta AS SELECT * FROM lake.shop.t")

@@ -19,7 +19,7 @@ BOOM = "CAST(raise_error('boom') AS STRING)"
 def orders(sql: Sql, store: Store) -> Table:
     sql("CREATE TABLE lake.shop.orders (id BIGINT, v INT, PRIMARY KEY (id)) TBLPROPERTIES ('bucket' = '2')")
     sql("INSERT INTO lake.shop.orders VALUES (1, 10), (2, 20), (3, 30)")
-    return store.managed_table("shop.orders")
+    return store.table("shop.orders")
 
 
 def folders(store: Store) -> list[str]:
@@ -36,10 +36,10 @@ def test_a_table_gets_another_name(sql: Sql, store: Store, orders: Table) -> Non
     sql("UPDATE lake.shop.sales SET v = v + 1 WHERE id = 1")
     sql("DELETE FROM lake.shop.sales WHERE id = 2")
     assert sql("SELECT id, v FROM lake.shop.sales") == [(1, 11), (3, 30)]
-    assert store.managed_table("shop.sales").location == orders.location
+    assert store.table("shop.sales").location == orders.location
     with pytest.raises(AnalysisException, match="cannot be found"):
         sql("SELECT * FROM lake.shop.orders")
-    assert store.managed_table("shop.sales").examine().problems == ()
+    assert store.table("shop.sales").examine().problems == ()
 
 
 def test_the_new_name_may_leave_out_where_the_table_is(sql: Sql, store: Store, orders: Table) -> None:
@@ -91,7 +91,7 @@ def test_a_stream_goes_on_after_its_tables_were_renamed(
     finally:
         query.stop()
     assert len(sql("SELECT * FROM lake.shop.mirror")) == 5
-    assert store.managed_table("shop.mirror").examine().problems == ()
+    assert store.table("shop.mirror").examine().problems == ()
 
 
 def test_a_writer_that_has_opened_the_table_goes_on(sql: Sql, store: Store, orders: Table) -> None:
@@ -110,19 +110,19 @@ def test_a_table_is_made_of_a_query(sql: Sql, store: Store, orders: Table) -> No
         "CREATE TABLE lake.shop.copy PARTITIONED BY (v) COMMENT 'of orders' "
         "TBLPROPERTIES ('primary-key' = 'id, v', 'bucket' = '1') AS SELECT * FROM lake.shop.orders"
     )
-    definition = store.managed_table("shop.copy").definition
+    definition = store.table("shop.copy").definition
     assert (definition.primary_key, definition.partition_by, definition.comment) == (("id", "v"), ("v",), "of orders")
     assert definition.options["bucket"] == 1
     assert sql("SELECT * FROM lake.shop.copy") == [(1, 10), (2, 20), (3, 30)]
     assert folders(store) == ["copy", "orders"]
-    assert store.managed_table("shop.copy").examine().problems == ()
+    assert store.table("shop.copy").examine().problems == ()
 
 
 def test_of_two_keys_the_statement_says_which_is_too_many(sql: Sql, store: Store) -> None:
     with pytest.raises(AnalysisException, match="key-twice"):
         sql("CREATE TABLE lake.shop.t (a INT, b INT, PRIMARY KEY (a)) TBLPROPERTIES ('primary-key' = 'b')")
     sql("CREATE TABLE lake.shop.t (a INT, b INT) TBLPROPERTIES ('primary-key' = 'b')")
-    assert store.managed_table("shop.t").definition.primary_key == ("b",)
+    assert store.table("shop.t").definition.primary_key == ("b",)
 
 
 def test_nothing_is_left_of_a_query_that_fails(sql: Sql, store: Store, orders: Table) -> None:
@@ -148,7 +148,7 @@ def test_a_table_that_is_there_is_not_made_again(sql: Sql, orders: Table) -> Non
 def test_an_empty_query_makes_an_empty_table(sql: Sql, store: Store, orders: Table) -> None:
     sql("CREATE TABLE lake.shop.none AS SELECT * FROM lake.shop.orders WHERE id > 99")
     assert sql("SELECT * FROM lake.shop.none") == []
-    assert [c.name for c in store.managed_table("shop.none").definition.schema] == ["id", "v"]
+    assert [c.name for c in store.table("shop.none").definition.schema] == ["id", "v"]
 
 
 # ------------------------------------------------------------------------------------------ REPLACE
@@ -157,7 +157,7 @@ def test_an_empty_query_makes_an_empty_table(sql: Sql, store: Store, orders: Tab
 @pytest.mark.deep
 def test_a_table_is_replaced(sql: Sql, store: Store, orders: Table) -> None:
     sql("CREATE OR REPLACE TABLE lake.shop.orders (a STRING, b INT, PRIMARY KEY (a)) COMMENT 'other'")
-    table = store.managed_table("shop.orders")
+    table = store.table("shop.orders")
     assert (table.definition.primary_key, table.definition.comment) == (("a",), "other")
     assert sql("SELECT * FROM lake.shop.orders") == []
     assert table.location != orders.location
@@ -165,7 +165,7 @@ def test_a_table_is_replaced(sql: Sql, store: Store, orders: Table) -> None:
     sql("REPLACE TABLE lake.shop.orders AS SELECT 1 AS x")
     assert sql("SELECT * FROM lake.shop.orders") == [(1,)]
     assert len(folders(store)) == 1
-    assert store.managed_table("shop.orders").examine().problems == ()
+    assert store.table("shop.orders").examine().problems == ()
 
 
 def test_a_table_is_replaced_by_what_reads_it(session: SparkSession, sql: Sql, store: Store, orders: Table) -> None:
@@ -176,7 +176,7 @@ def test_a_table_is_replaced_by_what_reads_it(session: SparkSession, sql: Sql, s
     rows = session.table("lake.shop.orders").selectExpr("id + 1 AS id", "v")
     rows.writeTo("lake.shop.orders").tableProperty("primary-key", "id").createOrReplace()
     assert sql("SELECT * FROM lake.shop.orders") == [(4, 60)]
-    assert store.managed_table("shop.orders").definition.primary_key == ("id",)
+    assert store.table("shop.orders").definition.primary_key == ("id",)
 
 
 def test_a_table_stays_if_what_shall_replace_it_fails(sql: Sql, store: Store, orders: Table) -> None:

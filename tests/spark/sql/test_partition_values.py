@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
@@ -30,6 +32,39 @@ def test_a_value_that_is_none_of_its_type_is_refused(session: SparkSession, sql:
         with pytest.raises(AnalysisException, match="bad-partition-value"):
             sql(f"{statement} PARTITION (day = 'notadate')")
     assert len(sql("SELECT * FROM lake.shop.days")) == 2, "that is not the partition of null"
+
+
+TIMES = {
+    "'2026-01-31 12:00:00'": 1,
+    "TIMESTAMP'2026-01-31 12:00:00'": 1,
+    "TIMESTAMP_LTZ'2026-01-31 12:00:00'": 1,
+    "'2026-01-31 17:00:00Z'": 1,
+    "'2026-01-31T12:00:00-05:00'": 1,
+    "'2026-01-31 17:00:00'": 2,
+}
+
+
+def test_regression_times_of_partitions_are_of_the_session_s_zone(session: SparkSession, sql: Sql) -> None:
+    """OPTIMIZE WHERE, PARTITION and compact read them in UTC: they chose another partition, or none."""
+    session.conf.set("spark.sql.session.timeZone", "America/New_York")
+    sql("CREATE TABLE lake.shop.t (at TIMESTAMP, id INT) PARTITIONED BY (at)")
+    sql("INSERT INTO lake.shop.t SELECT TIMESTAMP'2026-01-31 12:00:00', 1")
+    sql("INSERT INTO lake.shop.t SELECT TIMESTAMP'2026-01-31 17:00:00', id FROM VALUES (2), (2) AS r(id)")
+    for text, rows in TIMES.items():
+        shown = dict(sql(f"DESCRIBE DETAIL lake.shop.t PARTITION (at = {text})"))
+        assert shown["num-rows"] == str(rows), text
+    moment = datetime(2026, 1, 31, 17, tzinfo=UTC)
+    shown = dict(session.sql("DESCRIBE DETAIL lake.shop.t PARTITION (at = :at)", {"at": moment}).collect())
+    assert shown["num-rows"] == "1"
+    for text in ("'noon'", "'2026-02-30'"):
+        with pytest.raises(AnalysisException, match="bad-partition-value"):
+            sql(f"OPTIMIZE lake.shop.t WHERE at = {text}")
+    for n in range(2):
+        sql(f"INSERT INTO lake.shop.t SELECT TIMESTAMP'2026-01-31 12:00:00', {n}")
+    assert len(sql("OPTIMIZE lake.shop.t WHERE at = '2026-01-31 12:00:00'")) == 1
+    for n in range(2):
+        sql(f"INSERT INTO lake.shop.t SELECT TIMESTAMP'2026-01-31 12:00:00', {n}")
+    assert len(sql("CALL lake.sys.compact('shop.t', true, 'at=2026-01-31 12:00:00')")) == 1
 
 
 @pytest.mark.usefixtures("days")

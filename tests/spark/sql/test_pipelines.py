@@ -92,7 +92,7 @@ def pipeline(server: SqlServer, tmp_path: Path) -> Pipeline:
 
 
 def found(store: Store, name: str) -> list[Row]:
-    return rows(store.managed_table(f"shop.{name}"))
+    return rows(store.table(f"shop.{name}"))
 
 
 def test_streaming_tables_and_views_of_a_pipeline(pipeline: Pipeline, store: Store) -> None:
@@ -100,14 +100,14 @@ def test_streaming_tables_and_views_of_a_pipeline(pipeline: Pipeline, store: Sto
     assert "Run is COMPLETED" in (printed := pipeline.run()), printed
     assert found(store, "total") == [{"n": 2}]
     assert found(store, "copied") == found(store, "streamed") == [{"x": 1}, {"x": 1}]
-    store.managed_table("shop.orders").write([{"id": 3}])
-    store.managed_table("shop.events").write([{"x": 2}])
+    store.table("shop.orders").write([{"id": 3}])
+    store.table("shop.events").write([{"x": 2}])
     assert "Run is COMPLETED" in (printed := pipeline.run()), printed
     assert found(store, "total") == [{"n": 3}]
     assert found(store, "copied") == found(store, "streamed") == [{"x": 1}, {"x": 1}, {"x": 2}]
-    operations = [str(snapshot.operation) for snapshot in store.managed_table("shop.total").snapshots()]
+    operations = [str(snapshot.operation) for snapshot in store.table("shop.total").snapshots()]
     assert operations == ["WRITE", "OVERWRITE", "WRITE", "CREATE TABLE"]
-    assert not store.managed_table("shop.total").definition.is_view
+    assert not store.table("shop.total").definition.is_view
     assert "Run is COMPLETED" in (printed := pipeline.run("--full-refresh", "copied")), printed
     assert found(store, "copied") == [{"x": 1}, {"x": 1}, {"x": 2}]
 

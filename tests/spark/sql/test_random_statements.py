@@ -36,7 +36,7 @@ def test_statements_do_what_they_do_to_a_delta_table(
     sql(f"INSERT INTO lake.shop.t VALUES {values(rows(chance, range(10)))}")
     theirs = f"delta.`{folder}/theirs`"
     sql(f"CREATE TABLE {theirs} USING delta AS SELECT * FROM lake.shop.t")
-    table = store.managed_table("shop.t")
+    table = store.table("shop.t")
     for number in range(depth.times(2, deep=20)):
         text = statement(chance, KINDS)
         for target in ("lake.shop.t", theirs):

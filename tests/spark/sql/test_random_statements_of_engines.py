@@ -157,7 +157,7 @@ def test_statements_do_what_the_engine_says(
     model.write(given)
     theirs = f"delta.`{folder}/theirs`"
     sql(f"CREATE TABLE {theirs} USING delta AS SELECT * FROM lake.shop.t")
-    table = store.managed_table("shop.t")
+    table = store.table("shop.t")
     for number in range(depth.times(2, deep=10)):
         text = run_one(sql, model, theirs, chance)
         assert sql("SELECT * FROM lake.shop.t") == model.listed(), f"after statement {number}: {text}"

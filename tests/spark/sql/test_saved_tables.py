@@ -25,14 +25,14 @@ def orders(sql: Sql, store: Store) -> Table:
         "COMMENT 'ours' TBLPROPERTIES ('bucket' = '2', 'log.system' = 'none')"
     )
     sql("INSERT INTO lake.shop.orders VALUES (1, 'a', 10), (2, 'a', 20), (3, 'b', 30)")
-    table = store.managed_table("shop.orders")
+    table = store.table("shop.orders")
     table.create_tag("before")
     return table
 
 
 def stays(store: Store, before: Table) -> bool:
     """Returns whether the name still stands for the same table, with all that belongs to it."""
-    now = store.managed_table("shop.orders")
+    now = store.table("shop.orders")
     assert now.examine().problems == ()
     same = now.definition == before.definition and now.opened.identity == before.opened.identity
     return same and [tag.name for tag in now.tags()] == ["before"]
@@ -82,6 +82,42 @@ def test_an_overwrite_keeps_the_table(session: SparkSession, sql: Sql, store: St
     assert sql("SELECT count(id) FROM lake.shop.orders VERSION AS OF 1") == [(3,)]
 
 
+MODE = "partitionOverwriteMode"
+OF_PARTITIONS: dict[str, tuple[str, Callable[[DataFrameWriter], Any], bool]] = {
+    "saveAsTable by the session": ("dynamic", lambda writer: writer.saveAsTable("lake.shop.orders"), True),
+    "saveAsTable by option": ("static", lambda w: w.option(MODE, "Dynamic").saveAsTable("lake.shop.orders"), True),
+    "saveAsTable as a whole": ("dynamic", lambda w: w.option(MODE, "static").saveAsTable("lake.shop.orders"), False),
+    "insertInto by the session": ("dynamic", lambda writer: writer.insertInto("lake.shop.orders"), True),
+    "insertInto by option": ("static", lambda w: w.option(MODE, "dynamic").insertInto("lake.shop.orders"), True),
+}
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("way", OF_PARTITIONS)
+def test_regression_an_overwrite_replaces_the_partitions_that_the_mode_says(
+    session: SparkSession, sql: Sql, store: Store, orders: Table, way: str
+) -> None:
+    """Found by a stranger: saveAsTable emptied the other partitions, where Delta's keeps them with this setting."""
+    mode, save, keeps_others = OF_PARTITIONS[way]
+    session.conf.set("spark.sql.sources.partitionOverwriteMode", mode)
+    save(session.createDataFrame([(1, "b", 100)], ROWS).write.mode("overwrite"))
+    others = [(1, "a", 10), (2, "a", 20)] if keeps_others else []
+    assert sql("SELECT id, day, v FROM lake.shop.orders") == sorted([*others, (1, "b", 100)])
+    assert stays(store, orders)
+
+
+def test_a_mode_against_the_session_s_is_refused_where_a_table_would_be_emptied(
+    session: SparkSession, sql: Sql, orders: Table
+) -> None:
+    session.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    rows = session.createDataFrame([(1, "b", 100)], ROWS)
+    with pytest.raises(AnalysisException, match="partitionOverwriteMode says static"):
+        rows.write.mode("overwrite").option(MODE, "static").insertInto("lake.shop.orders")
+    with pytest.raises(AnalysisException, match="partitionOverwriteMode=dynamic replaces"):
+        rows.writeTo("lake.shop.orders").option(MODE, "dynamic").overwrite(F.col("day") == "a")
+    assert len(sql("SELECT id FROM lake.shop.orders")) == 3
+
+
 @pytest.mark.deep
 def test_save_keeps_the_table(session: SparkSession, sql: Sql, store: Store, orders: Table) -> None:
     rows = session.createDataFrame(NEW, ROWS)
@@ -129,9 +165,9 @@ def test_a_save_has_no_effect_on_a_replacement(
         with contextlib.suppress(PySparkException):
             SAVES[saved](rows)
         replace()
-        assert store.managed_table("shop.orders").definition.primary_key == ()
+        assert store.table("shop.orders").definition.primary_key == ()
         assert sql("SELECT id, day, v FROM lake.shop.orders") == sorted(NEW)
-    assert store.managed_table("shop.orders").opened.identity != orders.opened.identity
+    assert store.table("shop.orders").opened.identity != orders.opened.identity
 
 
 @pytest.mark.few(1)
@@ -141,7 +177,7 @@ def test_a_replacement_has_only_what_it_says(
 ) -> None:
     replace, key = REPLACING[way]
     replace(session.createDataFrame(NEW, ROWS))
-    now = store.managed_table("shop.orders")
+    now = store.table("shop.orders")
     assert (now.definition.primary_key, now.definition.partition_by, now.definition.comment) == (key, (), None)
     assert now.opened.identity != orders.opened.identity
     assert sql("SELECT id, day, v FROM lake.shop.orders") == sorted(NEW)
@@ -167,10 +203,10 @@ REFUSED: dict[str, tuple[str, Callable[[DataFrame], Writer], str]] = {
     "a path": ("id, day, v", lambda df: df.write.option("path", "/tmp/x"), "table-location"),
     "another format": ("id, day, v", lambda df: df.write.format("csv"), "provider"),
     "an option of tables": ("id, day, v", lambda df: df.write.option("bucket", "4"), "unknown-option"),
-    "partitions by option": (
+    "an option that says nothing": (
         "id, day, v",
-        lambda df: df.write.option("partitionOverwriteMode", "dynamic"),
-        "unknown-option",
+        lambda df: df.write.option("partitionOverwriteMode", "both"),
+        "bad-option-value",
     ),
     "a condition by option": ("id, day, v", lambda df: df.write.option("replaceWhere", "day = 'a'"), "unknown-option"),
 }

@@ -174,7 +174,7 @@ def test_the_path_of_a_partition_has_its_rows_alone(session: SparkSession, store
     sql("CREATE TABLE lake.shop.days (day DATE, id BIGINT, PRIMARY KEY (day, id)) PARTITIONED BY (day)")
     sql("INSERT INTO lake.shop.days VALUES (DATE'2026-01-01', 1), (DATE'2026-01-02', 2)")
     assert sql("SELECT count(id + 0) FROM lake.shop.days") == [(2,)]
-    location = store.managed_table("shop.days").location
+    location = store.table("shop.days").location
     assert [row.id for row in session.read.format("delta").load(f"{location}/day=2026-01-02").collect()] == [2]
 
 
@@ -247,7 +247,7 @@ def test_any_condition_finds_what_delta_finds(
     ]
     listed = ", ".join(f"({number}, {', '.join(row)})" for number, row in enumerate(rows))
     sql(f"INSERT INTO lake.shop.v VALUES {listed}")
-    path = store.managed_table("shop.v").location
+    path = store.table("shop.v").location
 
     def check(condition: str) -> None:
         theirs = spark.sql(f"SELECT id FROM delta.`{path}` WHERE {condition}").collect()

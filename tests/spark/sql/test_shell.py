@@ -129,7 +129,7 @@ def test_the_death_of_the_python_process_within_a_write(folder: Path) -> None:
         opened.run("INSERT INTO lake.shop.t VALUES (1, 10), (2, 20)")
         first = opened.python
         with tablestore.connect(warehouse) as store, ThreadPoolExecutor(1) as beside:
-            table = store.managed_table("shop.t")
+            table = store.table("shop.t")
             with killed_within_a_write(table, opened.process.pid):
                 write = beside.submit(opened.run, "INSERT INTO lake.shop.t VALUES (3, 30)")
             refused = write.result()

@@ -100,7 +100,7 @@ def test_our_reads_find_what_files_of_edition_1_hide(
         sql("DELETE FROM lake.shop.old WHERE id = 3")
     if change == "runs":
         sql("INSERT INTO lake.shop.old VALUES (3, 1.0, 1)")
-        assert store.table("shop.old").filestore.state().pending()
+        assert store.table("shop.old").filestore.state().pending
     delta = f"delta.`{table.location}`"
     assert spark.sql(f"SELECT id FROM {delta} WHERE x > 3").collect() == [], "what others read is repaired below"
     assert sql("SELECT id FROM lake.shop.old WHERE x > 3") == [(0,)]

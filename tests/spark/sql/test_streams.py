@@ -60,15 +60,15 @@ def test_a_repeated_batch_is_no_commit(session: SparkSession, store: Store, sql:
     sql("INSERT INTO lake.shop.orders VALUES (1, 'a')")
     rows, checkpoint = session.readStream.table("lake.shop.orders"), folder / "checkpoint"
     run(rows, "lake.shop.copy", checkpoint)
-    version = store.managed_table("shop.copy").snapshots(1)[0].version
+    version = store.table("shop.copy").snapshots(1)[0].version
     for file in checkpoint.glob("commits/*0"):  # as if the query had died right behind its commit
         file.unlink()
     for file in checkpoint.glob("commits/.*0.crc"):
         file.unlink()
     run(rows, "lake.shop.copy", checkpoint)
-    assert store.managed_table("shop.copy").snapshots(1)[0].version == version
+    assert store.table("shop.copy").snapshots(1)[0].version == version
     query = json.loads((checkpoint / "metadata").read_text())["id"]
-    assert store.managed_table("shop.copy").filestore.state().app_versions[f"spark.{query}"] == 0
+    assert store.table("shop.copy").filestore.state().app_versions[f"spark.{query}"] == 0
 
 
 @pytest.mark.deep

@@ -219,7 +219,7 @@ def test_a_stream_meets_the_versions_of_its_times(
     first = [(0, "a1", 2), (1, "b1", 3), *((n, None, None) for n in range(2, 6))]
     assert sql("SELECT * FROM named") == first
     dim.write(pa.table({"id": [1], "name": ["c1"], "size": [1]}))
-    late = store.managed_table("shop.o")
+    late = store.table("shop.o")
     late.write(to_arrow(late, [{"n": 6, "k": 1, "ts": begins(dim)[3]}, {"n": 7, "k": 1, "ts": times[2]}]))
     sql(stream)
     assert sql("SELECT * FROM named") == [*first, (6, "c1", 1), (7, "b1", 3)]
@@ -240,7 +240,7 @@ def test_each_micro_batch_of_a_stream_meets_the_newest_version(
     first = sql("SELECT * FROM named")
     assert first == sql(f"{newest} ORDER BY n")
     dim.write(pa.table({"id": [1], "name": ["c1"], "size": [1]}))
-    late = store.managed_table("shop.o")
+    late = store.table("shop.o")
     late.write(to_arrow(late, [{"n": 6, "k": 1, "ts": None}]))
     sql(stream)
     assert sql("SELECT * FROM named") == [*first, (6, "c1", 1)]

@@ -14,7 +14,11 @@ from tests.servers.spark_programs import environment, program, python_processes
 from tests.servers.sql_servers import SqlServer, remote_session, thrift_server
 from tests.spark.sql.conftest import Catalogs
 from tests.spark.sql.deaths import FORGET, killed_within_a_write
-from tests.spark.sql.remote_checks import check_no_file_is_left_out, check_sessions_are_apart
+from tests.spark.sql.remote_checks import (
+    check_no_file_is_left_out,
+    check_sessions_are_apart,
+    check_sessions_share_processes,
+)
 from tests.spark.sql.statements import differences
 from tests.tables import assert_healthy
 
@@ -25,6 +29,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark]
 def server(catalogs: Catalogs) -> Iterator[SqlServer]:
     with thrift_server(catalogs.folder, catalogs.settings, {"TABLESTORE_TOKEN": catalogs.token}) as running:
         yield running
+
+
+@pytest.mark.deep  # tests/spark/sql/test_python_processes.py has it without a server
+def test_sessions_that_write_share_their_processes(server: SqlServer, catalogs: Catalogs, depth: Depth) -> None:
+    check_sessions_share_processes(server, catalogs, "sharing", depth.times(5, deep=40))
 
 
 @pytest.mark.deep
@@ -76,7 +85,7 @@ def test_the_death_of_the_python_process_within_a_write(server: SqlServer, catal
         assert session.run("CREATE TABLE lake.dying.t (id BIGINT PRIMARY KEY, v INT) WITH ('bucket' = '1')") == []
         assert session.run("INSERT INTO lake.dying.t VALUES (1, 10)") == []
         with tablestore.connect(catalogs.warehouse) as store, ThreadPoolExecutor(1) as beside:
-            table = store.managed_table("dying.t")
+            table = store.table("dying.t")
             with killed_within_a_write(table, server.process.pid):
                 write = beside.submit(session.run, "INSERT INTO lake.dying.t VALUES (2, 20)")
             assert "Python process ended" in "\n".join(write.result())

@@ -37,8 +37,7 @@ def visits(topics: Topics, store: Store, sql: Sql) -> KafkaTable:
         "`offset` BIGINT METADATA VIRTUAL COMMENT 'where it is', PRIMARY KEY (id) NOT ENFORCED) "
         f"WITH ('connector' = 'upsert-kafka', {address(topics)}, 'key.format' = 'json', 'value.format' = 'json')"
     )
-    table = store.table("shop.visits")
-    assert isinstance(table, KafkaTable)
+    table = store.kafka_table("shop.visits")
     return table
 
 
@@ -89,7 +88,7 @@ def test_a_dataframe_is_not_saved_over_a_topic(session: SparkSession, store: Sto
     rows = session.createDataFrame([(1, "x")], "id LONG, page STRING")
     with pytest.raises(AnalysisException, match="Kafka topic"):
         rows.write.mode("overwrite").saveAsTable("lake.shop.visits")
-    assert isinstance(store.table("shop.visits"), KafkaTable)
+    assert isinstance(store.kafka_table("shop.visits"), KafkaTable)
 
 
 @pytest.mark.few(4)
@@ -106,6 +105,9 @@ def test_a_dataframe_is_not_saved_over_a_topic(session: SparkSession, store: Sto
         "SELECT * FROM lake.shop.visits$files",
         "CALL lake.sys.compact('shop.visits')",
         "DESCRIBE DETAIL lake.shop.visits",
+        "DESCRIBE DETAIL EXTENDED lake.shop.visits",
+        "OPTIMIZE lake.shop.visits",
+        "VACUUM lake.shop.visits",
         "CREATE TABLE lake.shop.other LIKE lake.shop.visits",
         "SELECT * FROM VALUES (1, now()) s (k, ts) JOIN lake.shop.visits FOR SYSTEM_TIME AS OF s.ts v ON v.id = k",
     ],

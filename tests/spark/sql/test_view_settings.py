@@ -90,7 +90,7 @@ def test_every_way_to_the_rows_of_a_view_has_its_settings(session: SparkSession,
         assert state_of(other) == before
     [(how,), *_] = other.sql("EXPLAIN REFRESH MATERIALIZED VIEW lake.shop.v").collect()
     assert how == "shop.v is refreshed incrementally, by Spark"
-    kept = store.managed_table("shop.v").definition.options.as_dict()
+    kept = store.table("shop.v").definition.options.as_dict()
     for name, (ours, _, _) in _DEPENDING.items():
         assert kept[f"view.setting.spark.sql.{name}"] == ours
 

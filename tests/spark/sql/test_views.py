@@ -15,7 +15,7 @@ from tests.spark.sql.conftest import Sql
 def orders(sql: Sql, store: Store) -> Table:
     sql("CREATE TABLE lake.shop.orders (id BIGINT, amount DOUBLE, PRIMARY KEY (id))")
     sql("INSERT INTO lake.shop.orders VALUES (1, 10), (2, 200), (3, 300)")
-    return store.managed_table("shop.orders")
+    return store.table("shop.orders")
 
 
 def test_a_view_is_created_read_listed_and_dropped(sql: Sql, store: Store, orders: Table) -> None:

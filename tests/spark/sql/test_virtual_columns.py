@@ -80,7 +80,7 @@ def test_who_names_a_virtual_column_does_not_name_the_kinds(
     options = f"{address(topics)}, 'connector' = 'kafka', 'value.format' = 'debezium-json'"
     columns = "`offset` BIGINT METADATA VIRTUAL, at TIMESTAMP METADATA FROM 'timestamp' VIRTUAL, WATERMARK FOR at AS at"
     sql(f"CREATE TABLE lake.shop.dbz (id BIGINT, {columns}) WITH ({options})")
-    assert isinstance(store.table("shop.dbz"), KafkaTable)
+    assert isinstance(store.kafka_table("shop.dbz"), KafkaTable)
     for query in ("SELECT id, `offset` FROM lake.shop.dbz", "SELECT max(`offset`) FROM lake.shop.dbz"):
         with pytest.raises(AnalysisException, match="changes-needed"):
             sql(query)

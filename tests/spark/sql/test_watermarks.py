@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from tablestore import KafkaTable, Store
+from tablestore import Store
 from tests.servers.kafka import KafkaBroker
 from tests.spark.sql.conftest import Row, Sql
 from tests.spark.sql.test_streams import run
@@ -82,15 +82,15 @@ def test_a_stream_of_changes_has_it_too(session: SparkSession, sql: Sql, folder:
 
 @pytest.mark.usefixtures("visits")
 def test_what_a_table_says_of_its_watermark(store: Store, sql: Sql) -> None:
-    assert ("watermark", "at - 600000 ms") in sql("DESCRIBE DETAIL lake.shop.visits")
+    assert ("watermark", "at - 600000 ms") in sql("DESCRIBE DETAIL EXTENDED lake.shop.visits")
     sql("ALTER TABLE lake.shop.visits SET TBLPROPERTIES ('watermark.delay' = '1 s')")
-    assert ("watermark", "at - 1000 ms") in sql("DESCRIBE DETAIL lake.shop.visits")
+    assert ("watermark", "at - 1000 ms") in sql("DESCRIBE DETAIL EXTENDED lake.shop.visits")
     for statement in ("DROP COLUMN at", "RENAME COLUMN at TO time"):
         with pytest.raises(AnalysisException, match="column-in-use"):
             sql(f"ALTER TABLE lake.shop.visits {statement}")
     sql("ALTER TABLE lake.shop.visits UNSET TBLPROPERTIES ('watermark.column', 'watermark.delay')")
-    assert ("watermark", None) in sql("DESCRIBE DETAIL lake.shop.visits")
-    assert store.managed_table("shop.visits").definition.watermark is None
+    assert ("watermark", None) in sql("DESCRIBE DETAIL EXTENDED lake.shop.visits")
+    assert store.table("shop.visits").definition.watermark is None
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,6 @@ def test_a_topic_has_a_watermark_by_the_time_of_its_messages(
         "CREATE TABLE lake.shop.visits (id BIGINT, at TIMESTAMP METADATA FROM 'timestamp', "
         f"WATERMARK FOR at AS at) WITH ('connector' = 'kafka', {address(topics)}, 'value.format' = 'json')"
     )
-    table = store.table("shop.visits")
-    assert isinstance(table, KafkaTable)
     times = ("2026-01-01 10:01:00", "2026-01-01 10:02:00", "2026-01-01 11:00:00")
     for number, time in enumerate(times):
         sql(f"INSERT INTO lake.shop.visits VALUES ({number}, TIMESTAMP'{time}')")

@@ -52,12 +52,12 @@ def make(sql: Sql, kind: str) -> None:
 
 
 def largest_file(table: Table) -> Path:
-    files = table.filestore.state().files.values()
+    files = table.filestore.state().files
     return Path(table.location, max(files, key=lambda file: file.size).path)
 
 
 def a_vector(table: Table) -> Path:
-    vectors = [file.vector for file in table.filestore.state().files.values() if file.vector is not None]
+    vectors = [file.vector for file in table.filestore.state().files if file.vector is not None]
     return Path(table.location, vector_file(vectors[0]))
 
 
@@ -186,7 +186,7 @@ def test_a_file_that_cannot_be_read_fails_every_statement(
     sql("CREATE VIEW lake.shop.sums AS SELECT sum(v) AS v FROM lake.shop.t")
     sql("CREATE TABLE lake.shop.copies (id BIGINT, v INT)")
     sql("CREATE MATERIALIZED VIEW lake.shop.stored AS SELECT count(v) AS n FROM lake.shop.t GROUP BY v % 10")
-    table = store.managed_table("shop.t")
+    table = store.table("shop.t")
     version, expected = table.filestore.state().version, sql("SELECT * FROM lake.shop.t")
     assert len(expected) == ROWS
     frames = {"a table": session.table("lake.shop.t").selectExpr("sum(v)")}
@@ -212,7 +212,7 @@ def test_a_flipped_bit_of_a_page_fails_the_query(
 ) -> None:
     """Spark's readers look at the checksums of pages only if an option of the read says so."""
     make(sql, kind)
-    table = store.managed_table("shop.t")
+    table = store.table("shop.t")
     for file in depth.sample(sorted(Path(table.location).glob("bucket-*/*.parquet")), 1):
         with damaged(file, "a bit"):
             ours, delta = partial(session.table, "lake.shop.t"), session.read.format("delta")
@@ -230,7 +230,7 @@ def test_a_vector_that_cannot_be_read_fails_the_query(
 ) -> None:
     """Spark takes a missing vector for a missing file, and would leave out all rows of that file."""
     make(sql, "vectors")
-    vector = a_vector(store.managed_table("shop.t"))
+    vector = a_vector(store.table("shop.t"))
     for damage in ("missing", "cut"):
         with settings(session, dict.fromkeys(SKIPPING, "true")), damaged(vector, damage):
             for frame in (session.table("lake.shop.t"), lake.read("shop.t")):
@@ -245,7 +245,7 @@ def test_changes_that_cannot_be_read_fail_the_query(session: SparkSession, sql: 
     make(sql, "keyed")
     query = "SELECT sum(v) FROM lake.shop.t CHANGES FROM VERSION 1 TO VERSION 3"
     expected = sql(query)
-    files = sorted(Path(store.managed_table("shop.t").location).rglob("*.parquet"))
+    files = sorted(Path(store.table("shop.t").location).rglob("*.parquet"))
     with settings(session, dict.fromkeys(SKIPPING, "true")), ExitStack() as all_of_them:
         for file in files:
             all_of_them.enter_context(damaged(file, damage))

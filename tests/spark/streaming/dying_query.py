@@ -17,12 +17,12 @@ from pyspark.sql import SparkSession
 import tablestore
 from filestore.storage.interface import Storage
 from managed_table.opened import OpenedTable
-from tablestore import Store, Table
+from tablestore import Store
 from tablestore.spark import SparkStore, spark_session
 from tests.faults import Call, FaultyStorage
 from tests.integration.crashing import struck
 from tests.opened import opened_again
-from tests.servers.spark import SETTINGS
+from tests.servers.spark import SETTINGS, jars_in_path
 
 DIED = 86
 
@@ -58,9 +58,6 @@ class Struck(Store):
         opened = super().unread_table(name)
         return opened_again(opened, storage=CountingStorage(self.strike, opened.storage))
 
-    def table(self, name: str) -> Table:
-        return self.managed_table(name)
-
 
 class CountingStorage(FaultyStorage):
     """Calls of the driver count; in a task, where it comes by pickle, it is the plain storage."""
@@ -87,7 +84,7 @@ def run(spark: SparkSession, warehouse: str, inbox: str, checkpoint: str, call: 
 
 
 def main(warehouse: str, inbox: str, checkpoint: str, call: str) -> None:
-    spark = spark_session("dying", SETTINGS)
+    spark = spark_session("dying", SETTINGS | jars_in_path())
     run(spark, warehouse, inbox, checkpoint, int(call))
     spark.stop()
 

@@ -189,9 +189,7 @@ def test_latest_and_from_a_timestamp(lake: SparkStore, orders: Table, folder: Pa
     latest = Sink(lake.read_stream("shop.orders", scan="latest"), folder / "latest")
     assert latest.run() == []
     put(orders, 2, 3)
-    since = Sink(
-        lake.read_stream("shop.orders", scan="from-timestamp", timestamp=moment.replace(tzinfo=None)), folder / "since"
-    )
+    since = Sink(lake.read_stream("shop.orders", scan="from-timestamp", timestamp=moment), folder / "since")
     assert sorted(row["id"] for row in latest.run()[0]) == [2, 3], "what was committed while it was down"
     assert sorted(row["id"] for row in since.run()[0]) == [1, 2, 3], "what was committed at that millisecond, too"
     put(orders, 4)

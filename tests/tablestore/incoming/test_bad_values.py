@@ -40,9 +40,9 @@ def test_a_wider_column_repairs_a_sum_that_does_not_fit(store: Store, mode: str,
         assert words in message
     assert refusal(lambda: table.get([1])) == refusal(lambda: table.compact(full=True)) == message
     assert table.get([2]).to_pylist() == table.scan(where="id = 2").to_arrow().to_pylist() == [{"id": 2, "v": 2}]
-    pending = table.filestore.state().pending()
+    pending = table.filestore.state().pending
     table.alter("ALTER COLUMN v TYPE BIGINT")
-    assert table.filestore.state().pending() == pending
+    assert table.filestore.state().pending == pending
     expected = [{"id": 1, "v": 200}, {"id": 2, "v": 2}]
     assert rows(table) == table.get([1, 2]).to_pylist() == expected
     assert_healthy(table.filestore)

@@ -122,13 +122,13 @@ def test_what_does_not_fit_is_refused_not_rounded(column: str, values: pa.Array)
     assert refused(pa.table({"id": pa.array([1]), column: values})) == "bad-value"
 
 
-def test_times_without_a_zone_are_utc_and_nothing_below_a_microsecond_is_dropped() -> None:
+def test_moments_of_any_zone_and_unit_are_cast_and_nothing_below_a_microsecond_is_dropped() -> None:
     moment = datetime(2026, 1, 2, 3, 4, 5, 678901)
     rows = conform(
         pa.table(
             {
                 "id": [1],
-                "at": pa.array([moment], pa.timestamp("us")),
+                "at": pa.array([moment.replace(tzinfo=UTC)], pa.timestamp("ns", "Asia/Tokyo")),
                 "local": pa.array([moment], pa.timestamp("ns")),
                 "day": pa.array([date(2026, 1, 2)], pa.date64()),
             }

@@ -49,7 +49,7 @@ class Source:
         return self.store.ingest(self.topic, into, servers=self.servers, **how)
 
     def table(self, name: str = "shop.orders") -> Table:
-        return self.store.managed_table(name)
+        return self.store.table(name)
 
 
 @pytest.fixture

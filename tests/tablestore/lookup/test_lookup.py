@@ -255,7 +255,7 @@ def test_a_version_that_has_expired(store: Store) -> None:
     assert names(table.lookup([{"id": 1, "ts": times[2]}], at="ts")) == ["b"]
     table.expire()
     assert min(begins(table)) == 3
-    fresh = store.managed_table("shop.t")
+    fresh = store.table("shop.t")
     rows = [{"id": 1, "ts": times[v]} for v in (4, 2, 3)]
     for reader in (fresh, table):  # the second one answered from what it had kept of the version
         with pytest.raises(NotFound) as caught:

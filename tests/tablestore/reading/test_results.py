@@ -104,6 +104,15 @@ def test_an_error_of_a_read_stays_what_it_is_for_a_write(store: Store, table: Ta
     assert copy.version == 0
 
 
+def test_regression_a_version_is_shown_in_one_line(store: Store) -> None:
+    """It had each range of the log: thousands of characters with many buckets."""
+    table = store.create_table("shop.wide", "id BIGINT", primary_key=["id"], options={"bucket": "64"})
+    snapshot = table.write(pl.DataFrame({"id": range(1000)}))
+    when = f"{snapshot.timestamp:%Y-%m-%d %H:%M:%S} UTC"
+    metrics = "{'rows_written': 1000, 'files_added': 64}"
+    assert repr(snapshot) == f"Snapshot(version=1, WRITE, {when}, metrics={metrics})"
+
+
 def test_a_read_is_shown_in_one_line_and_its_first_rows_in_a_notebook(store: Store, table: Table) -> None:
     """A scan of 60 files was 24,000 characters."""
     where = table.location

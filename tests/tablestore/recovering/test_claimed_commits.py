@@ -69,7 +69,7 @@ def made(options: dict[str, str]) -> Iterator[Table]:
     with memory_folder() as folder, tablestore.connect(str(folder), commits="catalog") as store:
         store.create_database("shop")
         store.create_table("shop.t", "id BIGINT, v STRING", primary_key=["id"], options=options)
-        yield store.managed_table("shop.t")
+        yield store.table("shop.t")
 
 
 @contextmanager

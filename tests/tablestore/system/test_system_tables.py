@@ -38,7 +38,7 @@ def sales(store: Store) -> Table:
         comment="what was sold",
     )
     # the first write looks for expired partitions, and there are none yet: from then on nothing expires by itself
-    table.write(some(DAYS[0]))
+    table.write(some(DAYS[0]), app=("first", 0))
     table.write(pa.concat_tables([some(DAYS[0], 1, 2, 3), some(DAYS[1], 1, 2)]))
     table.write(some(DAYS[0], 1, 9, name="b"))
     table.write(some(DAYS[1], 1).append_column("_kind", pa.array(["-D"])))
@@ -157,7 +157,7 @@ def test_pending_runs_are_counted_and_listed(store: Store) -> None:
     table.write(some(DAYS[0], 1, 4).append_column("_kind", pa.array(["-D", "+I"])))
     table.write(some(DAYS[1], 5))
     files, buckets, partitions = (reported(table, name) for name in ("files", "buckets", "partitions"))
-    runs = [run for runs in table.filestore.state().pending().values() for run in runs]
+    runs = list(table.filestore.state().pending)
     assert {row["file_path"] for row in files if row["pending"]} == {run.path for run in runs}
     assert {row["file_path"] for row in files if not row["pending"]} == {file.path for file in table.files()}
     assert {(row["level"], row["live_record_count"], row["stats"]) for row in files if row["pending"]} == {

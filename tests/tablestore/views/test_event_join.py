@@ -168,7 +168,7 @@ def test_many_tasks_and_buckets_and_a_large_table(pages: Pages, monkeypatch: pyt
     wanted = {(key, f"p{number}", f"r{key}" if key < 5 else None) for key in range(7) for number in range(4)}
     assert len(shown(view)) == 28
     assert set(shown(view)) == wanted
-    assert {file.slot.bucket for file in view.table.filestore.state().files.values()} == {0, 1, 2}
+    assert {file.slot.bucket for file in view.table.filestore.state().files} == {0, 1, 2}
     assert findings(pages) == []
 
 

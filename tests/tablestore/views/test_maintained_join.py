@@ -472,7 +472,7 @@ def test_a_column_that_is_gone_or_wider_is_an_error(sides: Sides) -> None:
 @pytest.mark.parametrize("side", ["l", "r"])
 def test_a_column_that_is_replaced_by_another_of_its_name(sides: Sides, side: str, mode: str) -> None:
     """The new column is null where the old one had values: a difference by the columns' ids does not show that."""
-    table = sides.store.managed_table(f"shop.{side}")
+    table = sides.store.table(f"shop.{side}")
     table.alter(f"SET schema.evolution-mode = '{mode}'", "ADD COLUMN note STRING")
     sides.put(sides.left, *([(1, 1, "old")] if side == "l" else [(1, 1)]))
     sides.put(sides.right, *([(1, "foo", "old")] if side == "r" else [(1, "foo")]))

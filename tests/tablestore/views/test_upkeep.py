@@ -53,9 +53,9 @@ def test_views_behind_those_that_they_read(joined: Store) -> None:
     upkeep = upkeep_of(joined, Clock())
     assert shown(list(upkeep.round()), ordered=True) == [("shop.v", 1), ("shop.a", 1)]
     assert shown(list(upkeep.round()), ordered=True) == [("shop.v", None), ("shop.a", None)]
-    joined.managed_table("shop.l").write([{"k": 2, "x": 5}])
+    joined.table("shop.l").write([{"k": 2, "x": 5}])
     assert shown(list(upkeep.round()), ordered=True) == [("shop.v", 2), ("shop.a", 2)]
-    assert len(rows(joined.managed_table("shop.a"))) == 2
+    assert len(rows(joined.table("shop.a"))) == 2
 
 
 def test_a_view_that_is_created_or_dropped_meanwhile(joined: Store) -> None:
@@ -116,7 +116,7 @@ def test_a_catalog_that_does_not_answer(joined: Store) -> None:
     assert shown(list(upkeep.round())) == [("shop.v", 1)]
     down[0] = True
     clock.now += LIST_SECONDS
-    joined.managed_table("shop.l").write([{"k": 2, "x": 5}])
+    joined.table("shop.l").write([{"k": 2, "x": 5}])
     assert shown(list(upkeep.round())) == [("shop.v", 2), (None, "no-answer")]
     down[0] = False
     assert shown(list(upkeep.round())) == [("shop.v", None)]
@@ -138,7 +138,7 @@ def test_two_processes_refresh_the_same_views(joined: Store) -> None:
     one, two = upkeep_of(joined, Clock()), upkeep_of(joined, Clock())
     assert shown(list(one.round())) == [("shop.v", 1)]
     assert shown(list(two.round())) == [("shop.v", None)]
-    joined.managed_table("shop.l").write([{"k": 2, "x": 5}])
+    joined.table("shop.l").write([{"k": 2, "x": 5}])
     assert shown(list(two.round())) == [("shop.v", 2)]
     assert shown(list(one.round())) == [("shop.v", None)]
 

@@ -122,6 +122,12 @@ def test_a_text_that_means_something_else_to_spark_is_not_taken_apart(setting: s
             ["coalesce(star, '-')", "o.n"],
         ),
         (
+            "SELECT coalesce(amount, -1) AS a, IF(amount IS NULL, 'none', upper('x')) AS b FROM orders o "
+            "GROUP BY coalesce(amount, -1), b",
+            ["a", "b"],
+            ["coalesce(amount, -1)", "IF(amount IS NULL, 'none', upper('x'))"],
+        ),
+        (
             "SELECT date_trunc('DAY', at) AS d, avg(n) AS a FROM orders WHERE at > '2026-01-01' "
             "GROUP BY date_trunc('day', AT)",
             ["d"],
@@ -161,6 +167,8 @@ def test_groups(text: str, key: list[str], groups: list[str]) -> None:
         ("window(o.at, '1 hour', '5 minutes')", False),
         ("s.star", False),
         ("coalesce(o.n, 0)", True),
+        ("coalesce(o.n, -1)", True),
+        ("coalesce(-o.n, 0)", False),
         ("date_trunc('DAY', o.at)", True),
         ("CAST(o.star AS INT)", False),
         ("10 / o.n", False),
@@ -181,6 +189,10 @@ def test_a_group_may_follow_from_the_driving_row_alone(group: str, direct: bool)
             "SELECT s.star, count(*) AS c FROM orders o LEFT JOIN stars s ON o.star = s.star GROUP BY s.star",
             "may be null",
         ),
+        ("SELECT coalesce(star, -amount) AS k FROM orders GROUP BY coalesce(star, -amount)", "may be null"),
+        ("SELECT if(n > 1, 1, NULL) AS k FROM orders GROUP BY if(n > 1, 1, NULL)", "may be null"),
+        ("SELECT CASE WHEN n > 1 THEN 1 END AS k FROM orders GROUP BY CASE WHEN n > 1 THEN 1 END", "may be null"),
+        ("SELECT s.star COLLATE UTF8_LCASE AS k FROM stars s GROUP BY s.star COLLATE UTF8_LCASE", "has a collation"),
         ("SELECT count(*) AS c FROM orders GROUP BY n", "its columns lack the group n"),
         (
             "SELECT sum(n) AS s FROM orders GROUP BY window(at, '1 hour')",

@@ -24,7 +24,7 @@ from tests.depth import sampled
 from tests.faults import Call, FaultyStorage
 from tests.opened import again
 from tests.servers.kafka import KafkaBroker
-from tests.tables import assert_healthy, in_order
+from tests.tables import assert_healthy, in_order, paths
 from tests.warehouses import changes, rows, to_arrow
 
 Row = dict[str, Any]
@@ -68,8 +68,8 @@ def later_files(table: Table, earlier: int) -> list[str]:
 
     def named(version: int) -> set[str]:
         state = table.filestore.state(version)
-        vectors = {vector_file(file.vector) for file in state.files.values() if file.vector}
-        return {*state.files, *vectors, *(run.path for runs in state.pending().values() for run in runs)}
+        vectors = {vector_file(file.vector) for file in state.files if file.vector}
+        return {*paths(state), *vectors, *(run.path for run in state.pending)}
 
     return sorted(named(table.filestore.state().version) - named(earlier))
 
@@ -113,8 +113,8 @@ def test_a_rollback_of_a_sound_table_restores_no_file_that_cannot_be_read(
     then = table.write([{"id": number, "v": 1} for number in range(500)]).version
     table.write([{"id": 1, "v": 2}], overwrite=True)
     found = {**DAMAGE, "cut": cut}[damage]
-    runs = [run.path for runs in table.filestore.state(then).pending().values() for run in runs]
-    for path in (*table.filestore.state(then).files, *runs):
+    runs = [run.path for run in table.filestore.state(then).pending]
+    for path in (*sorted(paths(table.filestore.state(then))), *runs):
         found(Path(table.location, path))
     table = again(table)
     before = table.version

@@ -78,7 +78,7 @@ def test_pending_rows_come_back_merged(store: Store, engine: str) -> None:
     snapshot = table.rollback(then)
     assert snapshot.operation is Operation.ROLLBACK
     assert snapshot.metrics["restored_version"] == then
-    assert table.filestore.state().pending() == {}
+    assert not table.filestore.state().pending
     assert assert_whole(table, leftovers=False) == expected == rows(table, then)
     put(table, (1, 11, "on"), (5, None, "on"))
     table.compact(full=True)
@@ -266,7 +266,7 @@ def test_a_run_that_cannot_be_read_leaves_no_file(store: Store, broken: bytes | 
     table = make(store)
     then = written_then(table)
     state = table.filestore.state()
-    run = next(iter(state.pending().values()))[0]
+    run = next(iter(state.pending))
     written_since(table)
     table.compact(full=True)
     lost = Path(table.location, run.path)
@@ -288,7 +288,7 @@ def test_what_a_fold_without_a_commit_wrote_can_be_taken_back(store: Store) -> N
     newest = filestore.state()
     folded = refold(filestore, as_defined_now(filestore.state(then), newest))
     assert folded.state.version == then
-    assert folded.state.pending() == {}
+    assert not folded.state.pending
     assert len(orphans(table)) == len(folded.written) > 0
     folded.discard(filestore)
     assert orphans(table) == []

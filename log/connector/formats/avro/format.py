@@ -46,8 +46,8 @@ class Registry(Protocol):
         """
         ...
 
-    def schema(self, number: int) -> str:
-        """Returns the schema of a number.
+    def schema(self, number: int) -> tuple[str, ...]:
+        """Returns the schema of a number, behind those whose names it uses.
 
         Raises:
             NotFound: ``schema-registry``: there is none.
@@ -139,7 +139,7 @@ class AvroConfluentFormat:
         return inserts(table, self.schema, places[index[sorting]], tombstones, reasons)
 
     def _writer(self, number: int) -> Node:
-        return parse_schema(self.registry.schema(number))
+        return parse_schema(*self.registry.schema(number))
 
 
 def _schema_text(schema: pa.Schema, millis: bool) -> str:

@@ -164,14 +164,15 @@ class _Names:
         return name if "." in name or not namespace else f"{namespace}.{name}"
 
 
-def parse_schema(text: str) -> Node:
-    """Parses a schema from JSON.
+def parse_schema(*texts: str) -> Node:
+    """Parses the last of these schemas from JSON; those before it define types whose names it uses.
 
     Raises:
         Unsupported: ``avro-schema``: it is none, or it holds itself, which no column type can.
     """
+    names = _Names()
     try:
-        return _parse(json.loads(text), "", _Names())
+        return [_parse(json.loads(text), "", names) for text in texts][-1]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Unsupported(f"an Avro schema cannot be read: {error!r}", code="avro-schema") from error
 

@@ -1,4 +1,4 @@
-"""A client of Confluent's Schema Registry: the two requests that ``avro-confluent`` needs (its REST API, v1)."""
+"""A client of Confluent's Schema Registry: the requests that ``avro-confluent`` needs (its REST API, v1)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SchemaRegistry:
     ca_location: str | None = None
     timeout_s: float = 10.0
     _numbers: dict[tuple[str, str], int] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _schemas: dict[int, str] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _schemas: dict[int, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[object, ...]:
         return (SchemaRegistry, (self.url, self.user_info, self.token, self.ca_location, self.timeout_s))
@@ -54,16 +54,27 @@ class SchemaRegistry:
             self._numbers[subject, schema] = known
         return known
 
-    def schema(self, number: int) -> str:
-        """Returns the schema of a number."""
+    def schema(self, number: int) -> tuple[str, ...]:
+        """Returns the schema of a number behind those that it refers to, each of them behind those of its own."""
         known = self._schemas.get(number)
         if known is None:
-            answer = self._answer("GET", f"/schemas/ids/{number}", None, f"schema {number}")
-            kind = answer.get("schemaType", "AVRO")
-            if kind != "AVRO":
-                raise NotFound(f"schema {number} of {self.url} is {kind}, and none of Avro", code="schema-registry")
-            known = self._schemas[number] = str(answer["schema"])
+            found: dict[tuple[str, int], str] = {}
+            own = self._avro(f"/schemas/ids/{number}", f"schema {number}", found)
+            known = self._schemas[number] = (*found.values(), own)
         return known
+
+    def _avro(self, path: str, what: str, found: dict[tuple[str, int], str]) -> str:
+        """Returns a schema; adds to `found` by subject and version the others that it needs, in the order of need."""
+        answer = self._answer("GET", path, None, what)
+        kind = answer.get("schemaType", "AVRO")
+        if kind != "AVRO":
+            raise NotFound(f"{what} of {self.url} is {kind}, and none of Avro", code="schema-registry")
+        for reference in answer.get("references") or ():
+            subject, version = place = reference["subject"], reference["version"]
+            if place not in found:
+                other = f"version {version} of subject {subject} ({what} refers to it)"
+                found[place] = self._avro(f"/subjects/{quote(subject, safe='')}/versions/{version}", other, found)
+        return str(answer["schema"])
 
     def _answer(self, method: str, path: str, body: Mapping[str, str] | None, what: str) -> dict[str, Any]:
         import httpx  # here and not above: tables without a registry do not wait for it

@@ -14,6 +14,10 @@ from typing import Any
 
 __all__ = ["Described", "described"]
 
+_DEEPEST = 100
+"""The depth that a schema may have, the same in every Python: their own limits differ. A type is at most 32 deep."""
+_TOO_DEEP = "a schema that is nested too deeply"
+
 
 @dataclass(frozen=True, slots=True)
 class Described:
@@ -52,34 +56,37 @@ def described(text: str) -> Described:
     try:
         return _read(json.loads(text), "schema")
     except RecursionError as error:
-        raise ValueError("a schema that is nested too deeply") from error
+        raise ValueError(_TOO_DEEP) from error
 
 
-def _read(document: Any, place: str) -> Described:
+def _read(document: Any, place: str, depth: int = 0) -> Described:
+    if depth > _DEEPEST:
+        raise ValueError(_TOO_DEEP)
     if not isinstance(document, dict) or not isinstance(document.get("type"), str):
         raise ValueError(f"{place} is no schema of Kafka Connect: it has no 'type'")
     parameters = document.get("parameters")
     if not isinstance(parameters, Mapping):
         parameters = {}
-    inner = {name: _read(document[name], f"{place}.{name}") for name in ("items", "values", "keys") if name in document}
+    parts = [part for part in ("items", "values", "keys") if part in document]
+    inner = {part: _read(document[part], f"{place}.{part}", depth + 1) for part in parts}
     name = document.get("name")
     return Described(
         document["type"],
         name if isinstance(name, str) else None,
         _whole(parameters.get("scale")),
         _whole(parameters.get("connect.decimal.precision")),
-        _fields(document.get("fields"), place),
+        _fields(document.get("fields"), place, depth + 1),
         inner.get("items") or inner.get("values"),
         inner.get("keys"),
     )
 
 
-def _fields(documents: Any, place: str) -> tuple[tuple[str, Described], ...]:
+def _fields(documents: Any, place: str, depth: int) -> tuple[tuple[str, Described], ...]:
     if not isinstance(documents, list):
         return ()
     found = []
     for document in documents:
-        read = _read(document, place)
+        read = _read(document, place, depth)
         name = document.get("field")
         if not isinstance(name, str):
             raise ValueError(f"{place} has a field without a name")

@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filestore.model.types import is_moment
 from log.connector.formats.connect.decimals import decimal_column, unscaled
 from log.connector.formats.connect.schema import Described
 
@@ -94,7 +95,7 @@ def _leaf(kind: pa.DataType, declared: Described) -> bool:
     if declared.logical in _DAYS:
         return bool(pa.types.is_date(kind))
     if declared.logical in _PER_SECOND:
-        return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+        return is_moment(kind)
     if declared.logical == DECIMAL:
         return not pa.types.is_binary(kind)
     return declared.logical == VARIABLE_DECIMAL and not pa.types.is_nested(kind)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 import pyarrow as pa
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "check_spaces",
     "is_space",
     "outside",
+    "pieces_of",
     "quotes_in",
     "scanned",
 ]
@@ -129,3 +131,15 @@ def check_spaces(data: Bytes, gaps: list[tuple[Index, Index]]) -> None:
         inside = np.repeat(begins - firsts, sizes) + np.arange(sizes.sum())
         if not is_space(data[inside]).all():
             raise pa.ArrowInvalid("there is something beside the keys, elements and commas")
+
+
+def pieces_of(data: Bytes, begins: Index, ends: Index) -> pl.Series:
+    """Returns parts of the bytes, one behind the other."""
+    borders = np.empty(2 * len(begins), np.int64)
+    borders[::2], borders[1::2] = begins, ends
+    borders = np.append(borders, borders[-1:])
+    if not len(borders):
+        return pl.Series([], dtype=pl.Binary)
+    buffers = [None, pa.py_buffer(borders), pa.py_buffer(data)]
+    pieces = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(borders) - 1, buffers)
+    return pl.Series(pl.from_arrow(pieces)).gather_every(2)

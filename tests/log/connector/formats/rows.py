@@ -32,10 +32,10 @@ class Memory:
             self.schemas.append(schema)
         return 70_000 + self.schemas.index(schema)
 
-    def schema(self, number: int) -> str:
+    def schema(self, number: int) -> tuple[str, ...]:
         if not 0 <= number - 70_000 < len(self.schemas):
             raise NotFound(f"no schema {number}")
-        return self.schemas[number - 70_000]
+        return (self.schemas[number - 70_000],)
 
 
 def opened(name: str, schema: pa.Schema, role: Role = Role.VALUE, **options: str) -> Format:

@@ -375,7 +375,7 @@ def test_messages_of_many_schemas_stay_in_order() -> None:
 
 def test_a_registry_that_does_not_answer_makes_no_message_malformed() -> None:
     class Down(Memory):
-        def schema(self, number: int) -> str:
+        def schema(self, number: int) -> tuple[str, ...]:
             raise Unavailable("down")
 
     with pytest.raises(Unavailable):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
 import json
 from decimal import Decimal
 from typing import Any
@@ -14,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from log.connector.formats.json import documents
-from log.connector.formats.json.files import read_file
+from log.connector.formats.json import documents, files
+from log.connector.formats.json.files import named_members, read_file, rows_of
 from log.connector.formats.json.tokens import quotes_in
 from log.connector.formats.json.values import Rules, load
 from log.json_rows import encode_rows
@@ -49,16 +50,32 @@ ANY = st.recursive(
 OBJECTS = st.dictionaries(st.sampled_from(["s", "n"]), ANY, max_size=2)
 
 
-@given(st.lists(OBJECTS, max_size=5), st.sampled_from([None, 1]), st.sampled_from([(",", ":"), (" , ", " : ")]))
-def test_arrays_are_cut_into_their_elements(rows: list[Any], indent: int | None, separators: tuple[str, str]) -> None:
+BLOCKS = st.sampled_from([1, 2, 3, 10, files._BLOCK])
+"""Sizes of the blocks in which a file is read: elements and strings begin in one and end in another."""
+
+
+@given(st.lists(OBJECTS, max_size=5), st.sampled_from([None, 1]), st.sampled_from([(",", ":"), (" , ", " : ")]), BLOCKS)
+def test_arrays_are_cut_into_their_elements(
+    rows: list[Any], indent: int | None, separators: tuple[str, str], block: int
+) -> None:
     file = json.dumps(rows, indent=indent, separators=separators)
     schema = pa.schema([("s", pa.string()), ("n", pa.string())])
-    found = read_file(file.encode(), schema, EXACT).to_pylist()
+    with mock.patch.object(files, "_BLOCK", block):
+        found = read_file(file.encode(), schema, EXACT).to_pylist()
     assert found == read_file("\n".join(["{}", *map(json.dumps, rows)]).encode(), schema, EXACT).to_pylist()[1:]
 
 
-@given(st.lists(OBJECTS, min_size=1, max_size=3), st.data())
-def test_damage_is_found(rows: list[Any], data: st.DataObject) -> None:
+def test_the_rows_of_an_array_come_while_it_is_read() -> None:
+    file = io.BytesIO(json.dumps([{"v": value} for value in range(1000)]).encode())
+    with mock.patch.object(files, "_BLOCK", 100):
+        parts = rows_of(lambda: file, pa.schema([("v", pa.int64())]), EXACT)
+        assert next(parts)["v"].to_pylist()[:3] == [0, 1, 2]
+        assert file.tell() == 200
+        assert [value for part in parts for value in part["v"].to_pylist()][-1] == 999
+
+
+@given(st.lists(OBJECTS, min_size=1, max_size=3), BLOCKS, st.data())
+def test_damage_is_found(rows: list[Any], block: int, data: st.DataObject) -> None:
     """What is no JSON for Python is none here, and otherwise it has the same rows."""
     file = json.dumps(rows)
     at = data.draw(st.integers(0, len(file) - 1))
@@ -74,11 +91,15 @@ def test_damage_is_found(rows: list[Any], data: st.DataObject) -> None:
     except ValueError:
         good = False
     if not good:
-        with pytest.raises(ValueError, match=r"^(element|line|the array|it is empty)"):
+        with (
+            mock.patch.object(files, "_BLOCK", block),
+            pytest.raises(ValueError, match=r"^(element|line|the array|it is empty)"),
+        ):
             read_file(file.encode(), schema, EXACT)
     else:
         lines = [json.dumps(row) for row in json.loads(file)]
-        assert read_file(file.encode(), schema, EXACT).num_rows == len(lines)
+        with mock.patch.object(files, "_BLOCK", block):
+            assert read_file(file.encode(), schema, EXACT).num_rows == len(lines)
 
 
 @given(st.lists(st.sampled_from(list(b'"\\a')), max_size=12).map(bytes))
@@ -155,5 +176,50 @@ def test_an_error_says_where(file: bytes, reason: str) -> None:
         read_file(file, pa.schema([("v", pa.int64())]), EXACT)
 
 
+@pytest.mark.parametrize(
+    ("file", "reason"),
+    [
+        (b'[{"v":1},{"v":2},{"v":"x"}]', 'element 3: v: "x" is no BIGINT'),
+        (b'[{"v":1},{"v":2},]', "the array from element 3 on: not JSON: there is no element beside a comma"),
+        (b'[{"v":1},{"v":2}, 7, {"v":3}]', "the array from element 2 on: not a JSON object but 7"),
+        (b'[{"v":1},{"v":2}] {}', "the array from element 2 on: not JSON: Extra data"),
+        (b'[,{"v":1}]', "the array: not JSON"),
+        (b'[{"v":1},,{"v":2}]', "the array: not JSON: Expecting value at character 9"),
+        (b'[{"v":1} ,\n  ,{"v":2}]', "the array from element 2 on: not JSON: there is no element beside a comma"),
+        (b'[{"v":1},{"v":2}', "the array from element 2 on: not JSON"),
+    ],
+)
+def test_an_error_in_a_later_part_of_an_array_says_where(file: bytes, reason: str) -> None:
+    with mock.patch.object(files, "_BLOCK", 5), pytest.raises(ValueError, match=f"^{reason}"):
+        read_file(file, pa.schema([("v", pa.int64())]), EXACT)
+
+
 def test_a_byte_order_mark_is_none_of_the_text() -> None:
     assert read_file(b'\xef\xbb\xbf{"v":1}', pa.schema([("v", pa.int64())]), EXACT)["v"].to_pylist() == [1]
+
+
+NAMES = st.text(st.sampled_from('k"\\/,: \nü😀'), max_size=2).map(lambda text: f"k{text}")
+"""No name looks like what is between two strings."""
+NESTED = st.recursive(NAMES | st.none(), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner))
+
+
+def names_in(value: Any) -> set[str]:
+    if isinstance(value, dict):
+        return set(value).union(*map(names_in, value.values()))
+    return set().union(*map(names_in, value)) if isinstance(value, list) else set()
+
+
+@given(
+    st.lists(st.dictionaries(NAMES, NESTED, min_size=1, max_size=3), min_size=1, max_size=4),
+    st.sets(NAMES, max_size=4),
+    st.sampled_from([(",", ":"), (" , ", " : ")]),
+    st.booleans(),
+    st.integers(1, 40),
+)
+def test_names_of_members_are_found_however_they_are_spelled_and_texts_of_values_are_none(
+    rows: list[Any], names: set[str], separators: tuple[str, str], ascii_only: bool, block: int
+) -> None:
+    file = "\n".join(json.dumps(row, separators=separators, ensure_ascii=ascii_only) for row in rows)
+    file = file.replace("/", "\\/")
+    with mock.patch.object(files, "_BLOCK", block):
+        assert named_members(lambda: io.BytesIO(file.encode()), names) == names & names_in(rows)

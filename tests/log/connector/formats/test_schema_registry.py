@@ -30,7 +30,8 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.schemas: dict[int, dict[str, str]] = {}
+        self.schemas: dict[int, dict[str, Any]] = {}
+        self.versions: dict[str, dict[str, Any]] = {}
         self.subjects: dict[str, list[int]] = {}
         self.asked: list[tuple[str, str, str | None]] = []
         self.answer: tuple[int, bytes] | None = None
@@ -52,7 +53,10 @@ class Handler(BaseHTTPRequestHandler):
         self._reply({"id": number})
 
     def do_GET(self) -> None:
-        found = self.server.schemas.get(int(self.path.rpartition("/")[2]))
+        if self.path.startswith("/subjects/"):
+            found = self.server.versions.get(unquote(self.path.removeprefix("/subjects/")))
+        else:
+            found = self.server.schemas.get(int(self.path.rpartition("/")[2]))
         self._reply(found or {"error_code": 40403, "message": "Schema not found"}, 200 if found else 404)
 
     def _reply(self, document: Any, status: int = 200) -> None:
@@ -81,7 +85,7 @@ def test_schemas_are_registered_once_and_fetched_once(server: Server) -> None:
     writer, reader = SchemaRegistry(server.url), SchemaRegistry(server.url)
     number = writer.register("shop/ü orders-value", '"long"')
     assert writer.register("shop/ü orders-value", '"long"') == number
-    assert reader.schema(number) == reader.schema(number) == '"long"'
+    assert reader.schema(number) == reader.schema(number) == ('"long"',)
     assert server.subjects == {"shop/ü orders-value": [number]}
     assert [method for method, _, _ in server.asked] == ["POST", "GET"]
 
@@ -128,6 +132,32 @@ def test_refusals(server: Server, status: int, body: bytes, error: type[TableSto
     assert caught.value.code == "schema-registry"
 
 
+def test_a_schema_that_refers_to_others(server: Server) -> None:
+    """Types of other subjects by their names: two of them use a third, which is asked for once."""
+
+    def refers(*names: str) -> list[dict[str, Any]]:
+        return [{"name": f"a.{name}", "subject": f"a/{name}", "version": 2} for name in names]
+
+    def record(name: str, **fields: str) -> str:
+        own = [{"name": field, "type": kind} for field, kind in fields.items()]
+        return json.dumps({"type": "record", "namespace": "a", "name": name, "fields": own})
+
+    server.versions["a/Money/versions/2"] = {"schema": record("Money", cents="long")}
+    server.versions["a/Net/versions/2"] = {"schema": record("Net", m="Money"), "references": refers("Money")}
+    server.versions["a/Tax/versions/2"] = {"schema": record("Tax", m="a.Money"), "references": refers("Money")}
+    server.schemas[9] = {"schema": record("Order", net="Net", tax="Tax"), "references": refers("Net", "Tax")}
+    money = pa.struct([("m", pa.struct([("cents", pa.int64())]))])
+    schema = pa.schema([("net", money), ("tax", money)])
+    format_ = open_format("avro-confluent", schema, {"url": server.url}, Role.VALUE, topic="t")
+    rows = format_.decode([b"\0\0\0\0\x09\x02\x04"]).rows
+    assert rows.select(schema.names).to_pylist() == [{"net": {"m": {"cents": 1}}, "tax": {"m": {"cents": 2}}}]
+    assert len(server.asked) == 4
+
+    del server.versions["a/Money/versions/2"]
+    with pytest.raises(NotFound, match="version 2 of subject a/Money"):
+        SchemaRegistry(server.url).schema(9)
+
+
 def test_an_unknown_schema_makes_its_messages_malformed(server: Server) -> None:
     with pytest.raises(NotFound, match="Schema not found"):
         SchemaRegistry(server.url).schema(7)
@@ -143,7 +173,7 @@ def test_the_next_server_is_asked_if_one_does_not_answer(server: Server) -> None
     with Server() as closed:
         gone = closed.url
     registry = SchemaRegistry(f"{gone}, {server.url}")
-    assert registry.schema(registry.register("s", '"int"')) == '"int"'
+    assert registry.schema(registry.register("s", '"int"')) == ('"int"',)
     with pytest.raises(Unavailable, match="does not answer"):
         SchemaRegistry(gone).schema(1)
 
@@ -155,7 +185,7 @@ def test_an_authority_of_its_own(server: Server, tmp_path: Path) -> None:
     server.socket = context.wrap_socket(server.socket, server_side=True)
     url = server.url.replace("http:", "https:")
     trusting = SchemaRegistry(url, ca_location=str(tmp_path / "ca.pem"))
-    assert trusting.schema(trusting.register("s", '"long"')) == '"long"'
+    assert trusting.schema(trusting.register("s", '"long"')) == ('"long"',)
     with pytest.raises(Unavailable, match=r"the schema registry does not answer: .*certificate verify failed"):
         SchemaRegistry(url).register("s", '"int"')
 

@@ -13,13 +13,16 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.Metadata;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
 import scala.Option;
 import scala.Some;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** The columns of Spark's plans. */
+/** The columns of Spark's plans, and their names. */
 final class Attributes {
   private Attributes() {}
 
@@ -61,6 +64,21 @@ final class Attributes {
   /** Returns a plan with some columns. */
   static Project project(List<? extends NamedExpression> columns, LogicalPlan plan) {
     return new Project(seq(new ArrayList<NamedExpression>(columns)), plan);
+  }
+
+  /** Returns whether two names are the same to the session. */
+  static boolean isSame(String name, String other) {
+    return (boolean) SQLConf.get().resolver().apply(name, other);
+  }
+
+  /** Returns the field with a name; null if there is none. */
+  static StructField field(StructType type, String name) {
+    for (StructField field : type.fields()) {
+      if (isSame(field.name(), name)) {
+        return field;
+      }
+    }
+    return null;
   }
 
   static <T> Seq<T> seq(List<T> items) {

@@ -12,7 +12,6 @@ import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
-import org.apache.spark.sql.catalyst.expressions.objects.AssertNotNull;
 import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.MergeIntoTable;
@@ -114,8 +113,11 @@ final class NativeReads extends Rule<LogicalPlan> {
       if (!TIME_TRAVEL.contains(option) && !option.equals(FRESH)) {
         throw Refusals.plain(
             "unknown-option",
-            "a read of a table has no option " + option + "; it has " + FRESH + ". Where changes begin, as scan says, is "
-                + "an option of a stream: FROM STREAM " + table.name() + " WITH (…)");
+            "a read of a table has no option " + option + "; it has " + FRESH + ". "
+                + OptionsOfDelta.ofRead(
+                    option,
+                    "Where changes begin, as scan says, is an option of a stream: FROM STREAM " + table.name()
+                        + " WITH (…)"));
       }
     }
     if (isFresh(relation.options().getOrDefault(FRESH, "false"))) {
@@ -190,7 +192,7 @@ final class NativeReads extends Rule<LogicalPlan> {
       Alias column = checked ? Attributes.as(found, wanted.name()) : Attributes.as(found, wanted);
       all.add(column);
       Attribute value = column.toAttribute();
-      shown.add(checked ? Attributes.as(new AssertNotNull(value, Attributes.seq(List.of(wanted.name()))), wanted) : value);
+      shown.add(checked ? Attributes.as(Nullability.checked(value, false, wanted.name()), wanted) : value);
     }
     return shown(shown, withHidden(plan, all, hidden));
   }

@@ -14,7 +14,6 @@ import org.apache.spark.sql.catalyst.plans.logical.DropPartitions;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.classic.SparkSession;
-import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import scala.Option;
@@ -36,7 +35,7 @@ final class PartialPartitions extends Rule<LogicalPlan> {
     if (!(plan instanceof DropPartitions drop) || !(drop.table() instanceof UnresolvedTable named)) {
       return plan;
     }
-    TablestoreTable table = OurName.table(session, named);
+    TablestoreTable table = OurName.table(session, named.multipartIdentifier());
     if (table == null) {
       return plan;
     }
@@ -57,7 +56,7 @@ final class PartialPartitions extends Rule<LogicalPlan> {
     Map<String, String> values = new HashMap<>();
     for (StructField field : partitions.fields()) {
       for (String column : List.copyOf(spec.keySet())) {
-        if ((boolean) SQLConf.get().resolver().apply(column, field.name())) {
+        if (Attributes.isSame(column, field.name())) {
           fields.add(field);
           values.put(field.name(), spec.remove(column));
         }

@@ -16,7 +16,6 @@ import org.apache.spark.sql.catalyst.plans.logical.TruncatePartition;
 import org.apache.spark.sql.catalyst.plans.logical.V2PartitionCommand;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.classic.SparkSession;
-import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DateType;
 import org.apache.spark.sql.types.StructField;
@@ -43,7 +42,7 @@ final class PartitionValues extends Rule<LogicalPlan> {
       return plan;
     }
     List<PartitionSpec> parts = parts(plan);
-    TablestoreTable table = parts.isEmpty() ? null : OurName.table(session, named);
+    TablestoreTable table = parts.isEmpty() ? null : OurName.table(session, named.multipartIdentifier());
     if (table != null) {
       parts.forEach(part -> check(part, table));
     }
@@ -68,17 +67,14 @@ final class PartitionValues extends Rule<LogicalPlan> {
       return;
     }
     for (Map.Entry<String, String> asked : CollectionConverters.asJava(given.spec()).entrySet()) {
-      for (StructField field : table.partitionSchema().fields()) {
-        if ((boolean) SQLConf.get().resolver().apply(asked.getKey(), field.name())
-            && asked.getValue() != null
-            && !isOne(asked.getValue(), field)) {
-          String type = field.dataType().sql().toUpperCase(Locale.ROOT);
-          throw Refusals.plain(
-              "bad-partition-value",
-              "the partition column " + field.name() + " of " + table.name() + " is " + type + ", and '"
-                  + asked.getValue() + "' is none: write a value such as " + example(field.dataType())
-                  + "; SHOW PARTITIONS " + table.name() + " lists those that there are");
-        }
+      StructField field = Attributes.field(table.partitionSchema(), asked.getKey());
+      if (field != null && asked.getValue() != null && !isOne(asked.getValue(), field)) {
+        String type = field.dataType().sql().toUpperCase(Locale.ROOT);
+        throw Refusals.plain(
+            "bad-partition-value",
+            "the partition column " + field.name() + " of " + table.name() + " is " + type + ", and '"
+                + asked.getValue() + "' is none: write a value such as " + example(field.dataType())
+                + "; SHOW PARTITIONS " + table.name() + " lists those that there are");
       }
     }
   }

@@ -5,12 +5,9 @@ import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.lang.reflect.Field;
 import java.util.Collections;
-import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.Map;
-import java.util.WeakHashMap;
 import org.apache.hadoop.fs.Path;
-import org.apache.spark.sql.catalyst.QueryPlanningTracker;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.classic.SparkSession;
@@ -45,8 +42,7 @@ public final class PlainScans extends Rule<LogicalPlan> {
           });
 
   /** The answers to a query, so that all its parts read the same version. */
-  private static final Map<QueryPlanningTracker, Map<ObjectNode, Answer>> ANSWERS =
-      Collections.synchronizedMap(new WeakHashMap<>());
+  private static final OfQuery<ObjectNode, Answer> ANSWERS = new OfQuery<>();
 
   private final SparkSession session;
 
@@ -134,15 +130,8 @@ public final class PlainScans extends Rule<LogicalPlan> {
     long planned = Rereads.versionOf(delta.location());
     boolean pinned = Rereads.isPinned(delta.location());
     ObjectNode request = known.deepCopy().put("operation", "plain_version").put("planned", planned).put("pinned", pinned);
-    Option<QueryPlanningTracker> query = QueryPlanningTracker.get();
-    if (query.isEmpty()) {
-      return PythonSide.ask(request);
-    }
     ObjectNode key = known.deepCopy().put("pinned", pinned).put("version", pinned ? planned : -1);
-    Answer found =
-        ANSWERS
-            .computeIfAbsent(query.get(), q -> Collections.synchronizedMap(new HashMap<>()))
-            .computeIfAbsent(key, k -> new Answer(PythonSide.ask(request), delta.dataSchema()));
+    Answer found = ANSWERS.answer(key, () -> new Answer(PythonSide.ask(request), delta.dataSchema()));
     if (found.columns.equals(delta.dataSchema())) {
       return found.answer;
     }

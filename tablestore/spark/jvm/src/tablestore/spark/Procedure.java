@@ -7,6 +7,8 @@ import java.util.Iterator;
 import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.util.ArrayBasedMapData;
+import org.apache.spark.sql.catalyst.util.GenericArrayData;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.CatalogManager;
 import org.apache.spark.sql.connector.catalog.procedures.BoundProcedure;
@@ -14,8 +16,10 @@ import org.apache.spark.sql.connector.catalog.procedures.ProcedureParameter;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.read.LocalScan;
 import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
@@ -94,8 +98,28 @@ record Procedure(Place place, JsonNode definition) implements UnboundProcedure, 
     if (type.equals(DataTypes.LongType) || type.equals(DataTypes.TimestampType)) {
       return value.asLong(); // a timestamp comes as microseconds
     }
+    if (type.equals(DataTypes.IntegerType)) {
+      return value.asInt();
+    }
     if (type.equals(DataTypes.BooleanType)) {
       return value.asBoolean();
+    }
+    if (type instanceof ArrayType) {
+      List<Object> texts = new ArrayList<>();
+      value.forEach(text -> texts.add(UTF8String.fromString(text.asText())));
+      return new GenericArrayData(texts.toArray());
+    }
+    if (type instanceof MapType) {
+      List<Object> names = new ArrayList<>();
+      List<Object> texts = new ArrayList<>();
+      value
+          .properties()
+          .forEach(
+              entry -> {
+                names.add(UTF8String.fromString(entry.getKey()));
+                texts.add(UTF8String.fromString(entry.getValue().asText()));
+              });
+      return new ArrayBasedMapData(new GenericArrayData(names.toArray()), new GenericArrayData(texts.toArray()));
     }
     return UTF8String.fromString(value.asText());
   }

@@ -1,6 +1,7 @@
 package tablestore.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import java.util.Map;
 import org.apache.spark.QueryContext;
 import org.apache.spark.sql.AnalysisException;
 import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
@@ -11,10 +12,17 @@ import org.apache.spark.sql.catalyst.analysis.NonEmptyNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import scala.Option;
+import scala.Some;
 import scala.collection.immutable.Map$;
+import scala.jdk.javaapi.CollectionConverters;
 
 /** Turns errors of Python into Spark's exceptions. */
 final class Refusals {
+  private static final String CONDITION = "USER_RAISED_EXCEPTION";
+
+  /** The SQLSTATE of Spark's own errors of data sources. */
+  private static final String STATE = "KD000";
+
   private Refusals() {}
 
   /** Returns the exception for {@code {"code", "message", "database"?, "table"?}}. */
@@ -44,18 +52,24 @@ final class Refusals {
     }
   }
 
-  /** Returns an {@code AnalysisException} with a code and a sentence of ours. */
+  /**
+   * Returns an {@code AnalysisException} with a code and a sentence of ours.
+   *
+   * <p>It has a condition and a state, too: a script asks each error for them, and fails itself if one has none. The
+   * condition is one of Spark's, whose text is its one parameter: Spark and PySpark look the text of a condition up.
+   */
   static RuntimeException plain(String code, String message) {
+    String sentence = "[tablestore: " + code + "] " + message;
     return sneaky(
         new AnalysisException(
-            "[tablestore: " + code + "] " + message,
+            sentence,
             Option.empty(),
             Option.empty(),
             Option.empty(),
-            Option.empty(),
-            Map$.MODULE$.<String, String>empty(),
+            new Some<>(CONDITION),
+            Map$.MODULE$.from(CollectionConverters.asScala(Map.of("errorMessage", sentence))),
             new QueryContext[0],
-            Option.empty(),
+            new Some<>(STATE),
             Option.empty()));
   }
 

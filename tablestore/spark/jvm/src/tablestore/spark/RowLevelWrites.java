@@ -70,9 +70,9 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
         && write.table() instanceof DataSourceV2Relation relation
         && relation.table() instanceof TablestoreTable table
         && write.resolved()) {
-      Map<String, String> options = new HashMap<>(CollectionConverters.asJava(write.writeOptions()));
-      options.put(TablestoreWrite.DYNAMIC, "true");
       refuseOptionsOfRead(relation, table);
+      Map<String, String> options = optionsOf(relation, CollectionConverters.asJava(write.writeOptions()));
+      options.put(TablestoreWrite.DYNAMIC, "true");
       return append(relation, pinned(write.query(), table, options), options);
     }
     if (plan instanceof AppendData write
@@ -94,7 +94,7 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
         && relation.table() instanceof TablestoreTable table
         && write.resolved()
         && !write.writeOptions().contains(TablestoreWrite.READ_VERSION)) {
-      return overwrite(write, table);
+      return overwrite(write, relation, table);
     }
     return (LogicalPlan) plan.mapChildren(child -> apply((LogicalPlan) child));
   }
@@ -102,7 +102,7 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
   /** Pins what an insertion reads of its own table, and applies the changes of a topic; others stay as they are. */
   private LogicalPlan inserted(
       V2WriteCommand write, DataSourceV2Relation relation, TablestoreTable table, Map<String, String> given) {
-    Map<String, String> options = new HashMap<>(given);
+    Map<String, String> options = optionsOf(relation, given);
     LogicalPlan changes = ChangesOfTopics.written(write.query(), table);
     if (changes != null) {
       options.put(TablestoreWrite.IN_ORDER, "true");
@@ -116,17 +116,40 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
     return append(relation, query, options);
   }
 
+  /** Returns the options of a write: Spark has those of an INSERT at the table, and others at the write. */
+  private static Map<String, String> optionsOf(DataSourceV2Relation target, Map<String, String> given) {
+    Map<String, String> options = new HashMap<>(target.options());
+    options.putAll(given);
+    return options;
+  }
+
+  /** Returns a table without options, for a write that has all of them: both would have to be the same. */
+  private static DataSourceV2Relation withoutOptions(DataSourceV2Relation target) {
+    return target.copy(
+        target.table(),
+        target.output(),
+        target.catalog(),
+        target.identifier(),
+        CaseInsensitiveStringMap.empty(),
+        target.timeTravelSpec());
+  }
+
   /** Refuses options of a read of the table that a statement writes: Spark takes them for those of the write, too. */
   private static void refuseOptionsOfRead(DataSourceV2Relation target, TablestoreTable table) {
-    TablestoreWrite.given(target.options())
+    TablestoreWrite.unknown(target.options())
         .findFirst()
         .ifPresent(
             name -> {
-              throw Refusals.plain(
-                  "unknown-option",
-                  "a statement that writes " + table.name() + " reads its newest version, so FROM " + table.name()
-                      + " has no option " + name + " in it: leave it out");
+              throw optionOfRead(table, name);
             });
+  }
+
+  /** Returns the refusal of an option of a read of the table that the statement writes. */
+  static RuntimeException optionOfRead(TablestoreTable table, String option) {
+    return Refusals.plain(
+        "unknown-option",
+        "a statement that writes " + table.name() + " reads its newest version, so FROM " + table.name()
+            + " has no option " + option + " in it: leave it out");
   }
 
   private LogicalPlan upsert(Changes changes, DataSourceV2Relation relation, TablestoreTable table) {
@@ -177,15 +200,15 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
         relation, Literal$.MODULE$.TrueLiteral(), rows, scalaMap(options), true, false, Option.empty(), Option.empty());
   }
 
-  private LogicalPlan overwrite(OverwriteByExpression write, TablestoreTable table) {
-    Map<String, String> options = new HashMap<>(CollectionConverters.asJava(write.writeOptions()));
+  private LogicalPlan overwrite(OverwriteByExpression write, DataSourceV2Relation relation, TablestoreTable table) {
+    Map<String, String> options = optionsOf(relation, CollectionConverters.asJava(write.writeOptions()));
     LogicalPlan query = pinned(write.query(), table, options);
     if (!options.containsKey(TablestoreWrite.READ_VERSION)) {
       return write;
     }
-    refuseOptionsOfRead((DataSourceV2Relation) write.table(), table);
+    refuseOptionsOfRead(relation, table);
     return new OverwriteByExpression(
-        write.table(),
+        withoutOptions(relation),
         write.deleteExpr(),
         query,
         scalaMap(options),
@@ -223,7 +246,7 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
   }
 
   private static AppendData append(DataSourceV2Relation target, LogicalPlan query, Map<String, String> options) {
-    return AppendData.byName(target, query, scalaMap(options), false);
+    return AppendData.byName(withoutOptions(target), query, scalaMap(options), false);
   }
 
   private static scala.collection.immutable.Map<String, String> scalaMap(Map<String, String> options) {

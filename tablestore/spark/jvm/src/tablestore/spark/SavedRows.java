@@ -7,6 +7,7 @@ import org.apache.spark.sql.catalyst.analysis.UnresolvedIdentifier;
 import org.apache.spark.sql.catalyst.expressions.Literal$;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.OverwriteByExpression;
+import org.apache.spark.sql.catalyst.plans.logical.OverwritePartitionsDynamic;
 import org.apache.spark.sql.catalyst.plans.logical.ReplaceTableAsSelect;
 import org.apache.spark.sql.catalyst.plans.logical.TableSpecBase;
 import org.apache.spark.sql.catalyst.plans.logical.UnresolvedTableSpec;
@@ -22,6 +23,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Option;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
+import tablestore.spark.TablestoreWrite.PartitionOverwriteMode;
 
 /**
  * Makes {@code df.write.mode("overwrite").saveAsTable(t)} replace the rows of a table that exists, and not the table.
@@ -88,8 +90,18 @@ final class SavedRows extends Rule<LogicalPlan> {
             Option.apply(name.ident()),
             CaseInsensitiveStringMap.empty(),
             Option.empty());
-    return OverwriteByExpression.byName(
-        target, save.query(), Literal$.MODULE$.TrueLiteral(), save.writeOptions(), false);
+    return replacesPartitions(save)
+        ? OverwritePartitionsDynamic.byName(target, save.query(), save.writeOptions(), false)
+        : OverwriteByExpression.byName(
+            target, save.query(), Literal$.MODULE$.TrueLiteral(), save.writeOptions(), false);
+  }
+
+  /** Returns whether the option, or else the session, says to replace the partitions that the rows have, as for Delta. */
+  private static boolean replacesPartitions(ReplaceTableAsSelect save) {
+    PartitionOverwriteMode given =
+        TablestoreWrite.modeOf(new CaseInsensitiveStringMap(CollectionConverters.asJava(save.writeOptions())));
+    String mode = given == null ? SQLConf.get().partitionOverwriteMode().toString() : given.name();
+    return mode.equals(PartitionOverwriteMode.DYNAMIC.name());
   }
 
   private static ObjectNode described(ReplaceTableAsSelect save, TablestoreTable table) {

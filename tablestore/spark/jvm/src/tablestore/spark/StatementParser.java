@@ -6,6 +6,7 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.spark.sql.catalyst.FunctionIdentifier;
 import org.apache.spark.sql.catalyst.TableIdentifier;
+import org.apache.spark.sql.catalyst.catalog.SessionCatalog;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.parser.ParameterContext;
 import org.apache.spark.sql.catalyst.parser.ParameterHandler;
@@ -28,7 +29,12 @@ final class StatementParser implements ParserInterface {
               + "|\\b(COMPACT|MATERIALIZED|METADATA|SYSTEM_TIME|TABLE_CHANGES|WATERMARK)\\b"
               // a comment may be before them: dbt writes one before each of its statements
               + "|\\bCREATE\\s+(OR\\s+REPLACE\\s+)?TABLE\\b"
-              + "|\\bDESC(RIBE)?\\s+(DETAIL|HISTORY)\\b|\\bSHOW\\s+TABLE\\s+EXTENDED\\b",
+              + "|\\bDESC(RIBE)?\\s+(DETAIL|HISTORY)\\b"
+              // commands of Delta and others: tablestore.spark.sql.commands
+              + "|\\b(OPTIMIZE|VACUUM|RESTORE|ANALYZE|REORG|CLONE|UNDROP)\\b"
+              + "|\\b(COPY\\s+INTO|LOAD\\s+DATA|GENERATE\\s|CONVERT\\s+TO|REPAIR\\s+TABLE|RECOVER\\s+PARTITIONS|DROP\\s+FEATURE)"
+              // a table's version as in t@v3
+              + "|@(v\\d|\\d{17})",
           Pattern.CASE_INSENSITIVE);
 
   /** The name of a system table, which Spark's grammar has in backticks only; without the group what is in these. */
@@ -52,8 +58,24 @@ final class StatementParser implements ParserInterface {
   @Override
   public LogicalPlan parsePlanWithParameters(String text, ParameterContext parameters) throws ParseException {
     // Delta's parser, to which this one passes statements on, forgets the parameters
-    String whole = ParameterHandler.substituteParameters(rewritten(text), parameters)._1();
-    return OptionsOfQueries.checked(spark.parsePlan(whole));
+    return OptionsOfQueries.checked(spark.parsePlan(withValues(text, parameters)));
+  }
+
+  /**
+   * Returns a statement with values in the places of its parameters, rewritten. They are put there first, since what is
+   * rewritten keeps texts, such as the query of a stream; but Spark finds the places by its grammar.
+   */
+  private String withValues(String text, ParameterContext parameters) {
+    String given;
+    try {
+      given = ParameterHandler.substituteParameters(text, parameters)._1();
+    } catch (Exception error) {
+      if (error instanceof ParseException) { // which no method declares
+        return ParameterHandler.substituteParameters(rewritten(text), parameters)._1();
+      }
+      throw Refusals.thrown(error);
+    }
+    return rewritten(given);
   }
 
   private String rewritten(String text) {
@@ -62,9 +84,14 @@ final class StatementParser implements ParserInterface {
     }
     ObjectNode request = PythonSide.request("rewrite").put("statement", text);
     ArrayNode ours = request.putArray("catalogs");
+    ArrayNode others = request.putArray("others").add(CatalogManager.SESSION_CATALOG_NAME());
     for (var setting : CollectionConverters.asJava(session.conf().getAll()).entrySet()) {
-      if (setting.getKey().startsWith(SETTING) && setting.getValue().equals(TablestoreCatalog.class.getName())) {
-        ours.add(setting.getKey().substring(SETTING.length()));
+      if (setting.getKey().startsWith(SETTING)) {
+        boolean isOurs = setting.getValue().equals(TablestoreCatalog.class.getName());
+        String name = setting.getKey().substring(SETTING.length());
+        if (isOurs || !name.contains(".")) { // else it is an option of a catalog
+          (isOurs ? ours : others).add(name);
+        }
       }
     }
     if (ours.isEmpty()) {
@@ -73,6 +100,10 @@ final class StatementParser implements ParserInterface {
     CatalogManager current = session.sessionState().catalogManager();
     request.put("catalog", current.currentCatalog().name());
     request.put("database", String.join(".", current.currentNamespace()));
+    SessionCatalog views = session.sessionState().catalog();
+    others.add(views.globalTempDatabase());
+    ArrayNode temporary = request.putArray("views");
+    CollectionConverters.asJava(views.listLocalTempViews("*")).forEach(view -> temporary.add(view.table()));
     return PythonSide.ask(request).asText();
   }
 
@@ -94,7 +125,7 @@ final class StatementParser implements ParserInterface {
   @Override
   public Seq<String> parseMultipartIdentifier(String text) throws ParseException {
     // system tables are of readStream.table(…)
-    return SavedRows.parsed(spark.parseMultipartIdentifier(withSystemTables(text)));
+    return SavedRows.parsed(DeltaTables.parsed(session, spark.parseMultipartIdentifier(withSystemTables(text))));
   }
 
   private static String withSystemTables(String name) {

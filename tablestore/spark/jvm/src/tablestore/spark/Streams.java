@@ -38,7 +38,7 @@ final class Streams extends Rule<LogicalPlan> {
   public LogicalPlan apply(LogicalPlan plan) {
     if (!(plan instanceof WriteToStream query)) {
       refuseWithoutCheckpoint(plan);
-      return plan.isStreaming() ? explained(plan) : plan;
+      return plan;
     }
     Table sink = query.sink() instanceof TablestoreTable table ? new StreamSink(table, query.outputMode()) : query.sink();
     LogicalPlan rows = read(query.inputQuery(), named(query.inputQuery()));
@@ -108,28 +108,6 @@ final class Streams extends Rule<LogicalPlan> {
               + " with its columns, and then write INSERT INTO " + named.identifier()
               + " WITH ('checkpoint' = 'folder') SELECT … FROM STREAM …");
     }
-  }
-
-  /** Makes the refusal of Spark to run a stream as a query, which ends with the name of its source, say what to do. */
-  private static LogicalPlan explained(LogicalPlan plan) {
-    if (plan instanceof StreamingRelationV2 relation
-        && relation.table() instanceof TablestoreTable table
-        && relation.sourceName().equals(table.name())) {
-      String catalog = relation.catalog().isDefined() ? relation.catalog().get().name() + "." : "";
-      String name = "STREAM " + table.name() + ": no SELECT runs it alone, but INSERT INTO … WITH ('checkpoint' = 'folder') "
-          + "SELECT … FROM STREAM …, or CALL " + catalog + "sys.start_stream(…)";
-      return relation.copy(
-          relation.source(),
-          name,
-          relation.table(),
-          relation.extraOptions(),
-          relation.output(),
-          relation.catalog(),
-          relation.identifier(),
-          relation.v1Relation(),
-          relation.sourceIdentifyingName());
-    }
-    return (LogicalPlan) plan.mapChildren(child -> explained((LogicalPlan) child));
   }
 
   private LogicalPlan read(LogicalPlan plan, Set<Object> named) {

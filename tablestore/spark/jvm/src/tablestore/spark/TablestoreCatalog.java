@@ -10,10 +10,12 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.SparkConf;
+import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.CatalogV2Util;
 import org.apache.spark.sql.connector.catalog.Changelog;
 import org.apache.spark.sql.connector.catalog.ChangelogContext;
+import org.apache.spark.sql.connector.catalog.FunctionCatalog;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
 import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
@@ -30,16 +32,18 @@ import org.apache.spark.sql.connector.catalog.TableWritePrivilege;
 import org.apache.spark.sql.connector.catalog.View;
 import org.apache.spark.sql.connector.catalog.constraints.Constraint;
 import org.apache.spark.sql.connector.catalog.constraints.PrimaryKey;
+import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.jdk.javaapi.CollectionConverters;
 
 /** The databases, tables and views of a table store, for {@code spark.sql.catalog.<name>}. Python decides; this asks. */
 public final class TablestoreCatalog
-    implements RelationCatalog, StagingTableCatalog, SupportsNamespaces, ProcedureCatalog {
+    implements RelationCatalog, StagingTableCatalog, SupportsNamespaces, ProcedureCatalog, FunctionCatalog {
   private static final String PROCEDURES = "sys";
 
   /** The prefix of the options that only a materialized view has. */
@@ -47,6 +51,10 @@ public final class TablestoreCatalog
 
   /** The prefix of a session's default options of tables (FLIP-188). */
   private static final String DEFAULT = "table-storage.";
+
+  static final String CLUSTERED =
+      "rows of a table are in partitions and buckets, and not clustered by other columns: leave CLUSTER BY out. "
+          + "PARTITIONED BY, and a primary key that begins with a column, store its rows together";
 
   private Place place;
 
@@ -127,6 +135,12 @@ public final class TablestoreCatalog
     return listed("list_views", namespace);
   }
 
+  /** Lists names of tables and views, or of views alone, each with a text about it if it shall be described. */
+  JsonNode relations(String[] namespace, String pattern, boolean onlyViews, boolean described) {
+    ObjectNode request = place.request("list_relations").put("database", one(namespace)).put("pattern", pattern);
+    return PythonSide.ask(request.put("only_views", onlyViews).put("described", described));
+  }
+
   private Identifier[] listed(String operation, String[] namespace) {
     List<Identifier> found = new ArrayList<>();
     JsonNode names = PythonSide.ask(place.request(operation).put("database", one(namespace)));
@@ -136,6 +150,9 @@ public final class TablestoreCatalog
 
   @Override
   public Relation loadRelation(Identifier ident) {
+    if (PathsOfOthers.isPath(ident)) {
+      return PathsOfOthers.asked(c -> c.loadTable(ident));
+    }
     JsonNode found = PythonSide.ask(request("load_relation", ident));
     return found.has("query")
         ? Views.of(found, place)
@@ -144,6 +161,10 @@ public final class TablestoreCatalog
 
   @Override
   public Table loadTable(Identifier ident) {
+    if (PathsOfOthers.isPath(ident)) {
+      return PathsOfOthers.asked(c -> c.loadTable(ident));
+    }
+    DeltaTables.refuseLoaded(fullName(ident));
     return loaded(ident, request("load_table", ident));
   }
 
@@ -152,10 +173,19 @@ public final class TablestoreCatalog
     return SavedRows.loaded(ident, () -> loadTable(ident));
   }
 
+  @Override
+  public boolean tableExists(Identifier ident) {
+    return PathsOfOthers.isPath(ident)
+        ? PathsOfOthers.asked(c -> c.tableExists(ident))
+        : RelationCatalog.super.tableExists(ident);
+  }
+
   /** Reads again what {@code CACHE TABLE} has kept of a table: Spark looks for its name, which Delta's plans have not. */
   @Override
   public void invalidateTable(Identifier ident) {
-    if (tableExists(ident) && loadTable(ident) instanceof TablestoreTable table) {
+    if (PathsOfOthers.isPath(ident)) {
+      PathsOfOthers.session().invalidateTable(ident);
+    } else if (tableExists(ident) && loadTable(ident) instanceof TablestoreTable table) {
       table.renewCaches(org.apache.spark.sql.SparkSession.active());
     }
   }
@@ -198,16 +228,23 @@ public final class TablestoreCatalog
 
   @Override
   public Table loadTable(Identifier ident, String version) {
-    return loaded(ident, request("load_table", ident).put("version", version));
+    return PathsOfOthers.isPath(ident)
+        ? PathsOfOthers.asked(c -> c.loadTable(ident, version))
+        : loaded(ident, request("load_table", ident).put("version", version));
   }
 
   @Override
   public Table loadTable(Identifier ident, long microseconds) {
-    return loaded(ident, request("load_table", ident).put("microseconds", microseconds));
+    return PathsOfOthers.isPath(ident)
+        ? PathsOfOthers.asked(c -> c.loadTable(ident, microseconds))
+        : loaded(ident, request("load_table", ident).put("microseconds", microseconds));
   }
 
   @Override
   public Changelog loadChangelog(Identifier ident, ChangelogContext context, CaseInsensitiveStringMap options) {
+    if (PathsOfOthers.isPath(ident)) {
+      return PathsOfOthers.asked(c -> c.loadChangelog(ident, context, options));
+    }
     ObjectNode request = request("load_changes", ident);
     VersionChanges.describe(context, request);
     return new VersionChanges(place, one(ident.namespace()), ident.name(), PythonSide.ask(request));
@@ -215,23 +252,32 @@ public final class TablestoreCatalog
 
   @Override
   public Table createTable(Identifier ident, TableInfo info) {
-    return loaded(ident, creation("create_table", ident, info));
+    return PathsOfOthers.isPath(ident)
+        ? PathsOfOthers.asked(c -> c.createTable(ident, info))
+        : loaded(ident, creation("create_table", ident, info));
   }
 
   @Override
   public StagedTable stageCreate(Identifier ident, TableInfo info) {
-    return staged(ident, info, false);
+    return PathsOfOthers.isPath(ident)
+        ? PathsOfOthers.staged(c -> c.stageCreate(ident, info))
+        : staged(ident, info, false);
   }
 
   @Override
   public StagedTable stageReplace(Identifier ident, TableInfo info) {
+    if (PathsOfOthers.isPath(ident)) {
+      return PathsOfOthers.staged(c -> c.stageReplace(ident, info));
+    }
     loadTable(ident); // which refuses a name that is not there
     return staged(ident, info, true);
   }
 
   @Override
   public StagedTable stageCreateOrReplace(Identifier ident, TableInfo info) {
-    return staged(ident, info, true);
+    return PathsOfOthers.isPath(ident)
+        ? PathsOfOthers.staged(c -> c.stageCreateOrReplace(ident, info))
+        : staged(ident, info, true);
   }
 
   private StagedTable staged(Identifier ident, TableInfo info, boolean replaces) {
@@ -242,6 +288,9 @@ public final class TablestoreCatalog
   /** Creates a table with columns, key, partitions and options of another one, for {@code CREATE TABLE LIKE}. */
   @Override
   public Table createTableLike(Identifier ident, TableInfo info, Table source) {
+    if (PathsOfOthers.isPath(ident)) {
+      return PathsOfOthers.asked(c -> c.createTableLike(ident, info, source));
+    }
     Map<String, String> properties = new HashMap<>();
     if (source instanceof TablestoreTable table && table.location().isEmpty()) {
       throw Refusals.plain("connector-table", source.name() + " is a Kafka topic: CREATE TABLE names another topic");
@@ -268,6 +317,7 @@ public final class TablestoreCatalog
       Transform[] partitioning,
       Constraint[] constraints,
       Map<String, String> properties) {
+    DeltaTables.refuseCreated(fullName(ident));
     ObjectNode request = request(operation, ident);
     request.put("schema", schema.json());
     ArrayNode partitions = request.putArray("partition_by");
@@ -283,6 +333,7 @@ public final class TablestoreCatalog
     put(request.putObject("properties"), properties);
     // saveAsTable says that a table shall have it, as if the user had
     request.put("default_source", SparkSession.active().conf().get("spark.sql.sources.default"));
+    request.put("case_sensitive", SQLConf.get().caseSensitiveAnalysis());
     ObjectNode defaults = request.putObject("defaults");
     for (var setting : CollectionConverters.asJava(SparkSession.active().conf().getAll()).entrySet()) {
       if (setting.getKey().startsWith(DEFAULT)) {
@@ -294,6 +345,9 @@ public final class TablestoreCatalog
 
   @Override
   public Table alterTable(Identifier ident, TableChange... changes) {
+    if (PathsOfOthers.isPath(ident)) {
+      return PathsOfOthers.asked(c -> c.alterTable(ident, changes));
+    }
     ObjectNode request = request("alter_table", ident);
     ArrayNode listed = request.putArray("changes");
     for (TableChange change : changes) {
@@ -304,16 +358,28 @@ public final class TablestoreCatalog
 
   @Override
   public boolean dropTable(Identifier ident) {
-    return PythonSide.ask(request("drop_table", ident)).asBoolean();
+    return PathsOfOthers.isPath(ident)
+        ? PathsOfOthers.asked(c -> c.dropTable(ident))
+        : PythonSide.ask(request("drop_table", ident)).asBoolean();
   }
 
   @Override
   public boolean purgeTable(Identifier ident) {
-    return dropTable(ident); // a dropped table's files are removed at once
+    return PathsOfOthers.isPath(ident)
+        ? PathsOfOthers.asked(c -> c.purgeTable(ident))
+        : dropTable(ident); // whose files are removed at once
   }
 
   @Override
   public void renameTable(Identifier from, Identifier to) {
+    if (PathsOfOthers.isPath(from)) {
+      PathsOfOthers.asked(
+          c -> {
+            c.renameTable(from, to);
+            return null;
+          });
+      return;
+    }
     renamed("rename_table", from, to);
   }
 
@@ -343,6 +409,17 @@ public final class TablestoreCatalog
     return found.toArray(new Identifier[0]);
   }
 
+  /** Returns none: with it Spark says of a name that it does not know that there is no such function. */
+  @Override
+  public Identifier[] listFunctions(String[] namespace) {
+    return new Identifier[0];
+  }
+
+  @Override
+  public UnboundFunction loadFunction(Identifier ident) {
+    throw Refusals.thrown(new NoSuchFunctionException(ident));
+  }
+
   private Table loaded(Identifier ident, ObjectNode request) {
     return TablestoreTable.of(place, one(ident.namespace()), ident.name(), PythonSide.ask(request));
   }
@@ -351,9 +428,19 @@ public final class TablestoreCatalog
     return place.request(operation, one(ident.namespace()), ident.name());
   }
 
+  private String fullName(Identifier ident) {
+    return place.catalog() + "." + one(ident.namespace()) + "." + ident.name();
+  }
+
   private String one(String[] namespace) {
     if (namespace.length == 1) {
       return namespace[0];
+    }
+    if (namespace.length == 0) {
+      throw Refusals.plain(
+          "bad-name",
+          "a name without a database is in the current one, and there is none: write " + place.catalog()
+              + ".database.name, or USE a database first. A session of its own, as in foreachBatch, begins without one");
     }
     throw Refusals.plain(
         "bad-name",
@@ -365,6 +452,9 @@ public final class TablestoreCatalog
     NamedReference[] columns = transform.references();
     if (transform.name().equals("identity") && columns.length == 1 && columns[0].fieldNames().length == 1) {
       return columns[0].fieldNames()[0];
+    }
+    if (transform.name().endsWith("cluster_by")) {
+      throw Refusals.plain("unsupported", CLUSTERED);
     }
     throw Refusals.plain(
         "unsupported",

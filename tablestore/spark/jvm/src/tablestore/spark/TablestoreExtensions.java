@@ -20,22 +20,30 @@ public final class TablestoreExtensions extends AbstractFunction1<SparkSessionEx
     }
     extensions.injectHintResolutionRule(session -> new TemporalTables((SparkSession) session));
     extensions.injectHintResolutionRule(session -> new OptionsOfViews((SparkSession) session));
+    extensions.injectHintResolutionRule(session -> new MergedFields((SparkSession) session));
+    extensions.injectHintResolutionRule(session -> new ColumnClauses((SparkSession) session));
     extensions.injectHintResolutionRule(session -> new SavedRows((SparkSession) session));
     extensions.injectHintResolutionRule(session -> new PartitionValues((SparkSession) session));
     extensions.injectHintResolutionRule(session -> new PartialPartitions((SparkSession) session));
+    extensions.injectHintResolutionRule(session -> new HeldWrites((SparkSession) session));
     extensions.injectResolutionRule(session -> new NativeReads((SparkSession) session));
     extensions.injectResolutionRule(session -> new WholeFiles());
     extensions.injectResolutionRule(session -> new Variables((SparkSession) session));
     extensions.injectResolutionRule(session -> new Watermarks());
     extensions.injectResolutionRule(session -> new Streams((SparkSession) session));
+    extensions.injectResolutionRule(session -> new TextValues());
+    extensions.injectPostHocResolutionRule(session -> new StreamNames());
     extensions.injectPostHocResolutionRule(session -> new EvolvingViews((SparkSession) session));
     extensions.injectPostHocResolutionRule(session -> new TemporalJoins((SparkSession) session));
     extensions.injectPostHocResolutionRule(session -> new LookupMetrics());
     extensions.injectPostHocResolutionRule(session -> new CreationOfViews());
     extensions.injectPostHocResolutionRule(session -> new RowLevelWrites((SparkSession) session));
+    extensions.injectCheckRule(session -> new FoldersOfTables((SparkSession) session));
     extensions.injectPlanNormalizationRule(session -> new ChangesOfTopics());
     extensions.injectOptimizerRule(session -> new PlainScans((SparkSession) session));
     extensions.injectOptimizerRule(session -> new LookupFilters());
+    extensions.injectPlannerStrategy(session -> new SharedProcesses());
+    extensions.injectPlannerStrategy(session -> new Listings((SparkSession) session));
     extensions.injectParser((session, parser) -> new StatementParser((SparkSession) session, parser));
     return BoxedUnit.UNIT;
   }

@@ -3,6 +3,7 @@ package tablestore.spark;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.Locale;
 import java.util.Set;
 import java.util.stream.Stream;
 import org.apache.spark.sql.Dataset;
@@ -43,6 +44,9 @@ final class TablestoreWrite implements SupportsOverwriteV2, V1Write, InsertableR
   /** The option of a write whose rows are changes in the order in which they happened. */
   static final String IN_ORDER = "tablestore.in-order";
 
+  /** The option that says, before the setting of the session, which partitions an overwrite replaces. */
+  private static final String PARTITIONS = "partitionoverwritemode";
+
   /** The option that WITH SCHEMA EVOLUTION becomes: Spark itself adds the columns before it writes. */
   private static final String EVOLVES = "mergeschema";
 
@@ -50,16 +54,26 @@ final class TablestoreWrite implements SupportsOverwriteV2, V1Write, InsertableR
   private static final String OF_SPARK = "__";
 
   private static final Set<String> OPTIONS =
-      Set.of(EVOLVES, DYNAMIC, READ_VERSION, DELETES, READS_WHOLE, EACH_KEY_ONCE, INSERTS_UNMATCHED, IN_ORDER);
+      Set.of(
+          EVOLVES, PARTITIONS, DYNAMIC, READ_VERSION, DELETES, READS_WHOLE, EACH_KEY_ONCE, INSERTS_UNMATCHED, IN_ORDER);
 
   private final TablestoreTable table;
   private final ObjectNode request;
+  private final PartitionOverwriteMode given;
 
   TablestoreWrite(TablestoreTable table, CaseInsensitiveStringMap options) {
     this.table = table;
     this.request = table.request("write");
     refuseUnknown(options);
+    this.given = modeOf(options);
     if (options.getBoolean(DYNAMIC, false)) {
+      if (given == PartitionOverwriteMode.STATIC) {
+        throw Refusals.plain(
+            "unsupported",
+            "the session, or overwritePartitions(), replaces only the partitions that the rows have, and "
+                + "partitionOverwriteMode says static: SET spark.sql.sources.partitionOverwriteMode = static, or "
+                + "overwrite(lit(True)), replaces the whole table");
+      }
       request.put("overwrite", "dynamic");
     }
     request.put("each_key_once", options.getBoolean(EACH_KEY_ONCE, false));
@@ -72,26 +86,48 @@ final class TablestoreWrite implements SupportsOverwriteV2, V1Write, InsertableR
     }
   }
 
+  /** The extent of an overwrite that names no partitions: the whole table, or the partitions that its rows have. */
+  enum PartitionOverwriteMode {
+    STATIC,
+    DYNAMIC
+  }
+
+  /** Returns what the option of a write says, or null if it is not there. */
+  static PartitionOverwriteMode modeOf(CaseInsensitiveStringMap options) {
+    String mode = options.get(PARTITIONS);
+    if (mode == null) {
+      return null;
+    }
+    try {
+      return PartitionOverwriteMode.valueOf(mode.toUpperCase(Locale.ROOT));
+    } catch (IllegalArgumentException e) {
+      throw Refusals.plain("bad-option-value", "partitionOverwriteMode is static or dynamic, and not " + mode);
+    }
+  }
+
   /** Returns the names of the options without those that Spark adds itself. */
   static Stream<String> given(CaseInsensitiveStringMap options) {
     return options.keySet().stream().filter(name -> !name.startsWith(OF_SPARK));
   }
 
+  /** Returns the names of the options that a write of rows does not have. */
+  static Stream<String> unknown(CaseInsensitiveStringMap options) {
+    return given(options).filter(name -> !OPTIONS.contains(name));
+  }
+
   /** Refuses options that a write of rows does not have. */
   static void refuseUnknown(CaseInsensitiveStringMap options) {
-    for (String name : given(options).toList()) {
-      if (!OPTIONS.contains(name)) {
-        throw Refusals.plain(
-            "unknown-option",
-            "a write of rows has no options, and so not " + name + ": INSERT INTO of a stream has checkpoint, trigger, "
-                + "output_mode and name, and INSERT OVERWRITE and overwritePartitions() replace partitions");
-      }
+    for (String name : unknown(options).toList()) {
+      throw Refusals.plain(
+          "unknown-option",
+          "a write of rows has no option " + name + "; it has mergeSchema and partitionOverwriteMode. "
+              + OptionsOfDelta.ofWrite(name, "INSERT INTO of a stream has checkpoint, trigger, output_mode and name"));
     }
   }
 
   @Override
   public WriteBuilder truncate() {
-    request.put("overwrite", "all");
+    request.put("overwrite", given == PartitionOverwriteMode.DYNAMIC ? "dynamic" : "all");
     return this;
   }
 
@@ -103,6 +139,12 @@ final class TablestoreWrite implements SupportsOverwriteV2, V1Write, InsertableR
         return truncate();
       }
       addEquality(predicate, partition.addObject());
+    }
+    if (given == PartitionOverwriteMode.DYNAMIC) {
+      throw Refusals.plain(
+          "bad-option-value",
+          "partitionOverwriteMode=dynamic replaces the partitions that the rows have, and the condition names others: "
+              + "leave one of the two out");
     }
     return this;
   }

@@ -225,7 +225,9 @@ final class TemporalJoin {
     }
     Map<ExprId, Attribute> matched = new HashMap<>();
     for (Attribute column : found) {
-      Attribute value = ofType(Rereads.byName(rows, FOUND + columns.get(column.exprId())), column);
+      // the rest of the statement is resolved for what the join has: the columns of a left join may be null
+      Attribute looked = ofType(Rereads.byName(rows, FOUND + columns.get(column.exprId())), column);
+      Expression value = Nullability.checked(looked, isLeft() || column.nullable(), column.name());
       Alias named = nulls ? Attributes.as(value, column.name()) : Attributes.as(value, column);
       matched.put(column.exprId(), named.toAttribute());
       all.add(named);

@@ -6,12 +6,10 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.VariableReference;
 import org.apache.spark.sql.catalyst.plans.logical.Assignment;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.catalyst.plans.logical.UpdateTable;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.CatalogManager;
-import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.internal.SQLConf;
 import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
@@ -27,7 +25,7 @@ final class Variables extends Rule<LogicalPlan> {
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
-    if (!(plan instanceof UpdateTable update) || update.resolved() || !isOurs(update.table())) {
+    if (!(plan instanceof UpdateTable update) || update.resolved() || !Targets.isOurs(update.table())) {
       return plan;
     }
     for (Assignment assignment : CollectionConverters.asJava(update.assignments())) {
@@ -38,13 +36,6 @@ final class Variables extends Rule<LogicalPlan> {
     CatalogManager catalogs = session.sessionState().catalogManager();
     VariableResolution variables = new VariableResolution(catalogs.tempVariableManager(), catalogs);
     return (LogicalPlan) update.transformExpressions(new Found(update.table(), variables));
-  }
-
-  private static boolean isOurs(LogicalPlan target) {
-    if (target instanceof SubqueryAlias alias) {
-      return isOurs(alias.child());
-    }
-    return target instanceof DataSourceV2Relation relation && relation.table() instanceof TablestoreTable;
   }
 
   private static final class Found extends AbstractPartialFunction<Expression, Expression> {

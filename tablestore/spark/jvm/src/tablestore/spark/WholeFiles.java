@@ -5,7 +5,6 @@ import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
-import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.types.DoubleType;
@@ -60,7 +59,7 @@ final class WholeFiles extends Rule<LogicalPlan> {
       if (!OF_A_VERSION.contains(files.location().getClass().getName()) && hasFloats(files)) {
         fixed = ofEveryRowGroup(fixed);
       }
-      return fixed != relation && isOurs(files.location()) ? fixed : relation;
+      return fixed != relation && isOfDelta(files.location()) && isOurs(files.location()) ? fixed : relation;
     }
     return (LogicalPlan) plan.mapChildren(child -> apply((LogicalPlan) child));
   }
@@ -76,11 +75,17 @@ final class WholeFiles extends Rule<LogicalPlan> {
     return with(EVERY_ROW_GROUP, relation, (HadoopFsRelation) relation.relation());
   }
 
-  private static boolean isOurs(FileIndex files) {
-    return isOfDelta(files.getClass())
-        && Rereads.asked(Rereads.asked(files, "protocol"), "writerFeatures") instanceof Option<?> features
+  /** Returns whether a class of Delta that has a protocol, such as a snapshot, is of one of our tables. */
+  static boolean isOurs(Object version) {
+    return version != null
+        && Rereads.asked(Rereads.asked(version, "protocol"), "writerFeatures") instanceof Option<?> features
         && features.isDefined()
         && ((Set<?>) features.get()).exists(OURS::equals);
+  }
+
+  /** Returns whether these are files of a table of Delta. */
+  static boolean isOfDelta(Object files) {
+    return isOfDelta(files.getClass());
   }
 
   private static boolean isOfDelta(Class<?> type) {

@@ -7,7 +7,6 @@ import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal$;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
-import org.apache.spark.sql.catalyst.expressions.objects.AssertNotNull;
 import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.MergeRows;
@@ -91,14 +90,10 @@ final class WholeRows {
   private LogicalPlan plan() {
     List<NamedExpression> row = new ArrayList<>();
     for (StructField field : table.structType().fields()) {
-      row.add(Attributes.as(checked(of(inserted, field.name()), field), field.name()));
+      // Spark took it for NOT NULL if the topic's declaration says so, and what a delete has may be null
+      Expression value = Nullability.checked(of(inserted, field.name()), field.nullable(), field.name());
+      row.add(Attributes.as(value, field.name()));
     }
     return Attributes.project(row, join.right());
-  }
-
-  /** Checks values that Spark took for NOT NULL, since the topic's declaration says so: those of a delete may be null. */
-  private static Expression checked(Expression value, StructField field) {
-    boolean safe = field.nullable() || !value.nullable();
-    return safe ? value : new AssertNotNull(value, Attributes.seq(List.of(field.name())));
   }
 }

@@ -1,0 +1,48 @@
+"""A table as one row with the columns of Delta's ``DESCRIBE DETAIL``, which scripts select by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from filestore.delta.actions import protocol_action
+from tablestore.table import Table
+
+__all__ = ["COLUMNS", "delta_detail"]
+
+COLUMNS = (
+    "format STRING, id STRING, name STRING, description STRING, location STRING, createdAt TIMESTAMP, "
+    "lastModified TIMESTAMP, partitionColumns ARRAY<STRING>, clusteringColumns ARRAY<STRING>, numFiles BIGINT, "
+    "sizeInBytes BIGINT, properties MAP<STRING, STRING>, minReaderVersion INT, minWriterVersion INT, "
+    "tableFeatures ARRAY<STRING>"
+)
+
+
+def delta_detail(table: Table, catalog: str) -> Sequence[Any]:
+    """Returns the values of the columns; times are microseconds since 1970 UTC.
+
+    Args:
+        table: The table.
+        catalog: The name that the session gives to its catalog.
+    """
+    state = table.filestore.state()
+    definition = state.definition
+    action = protocol_action(definition.features, fences=state.fences, catalog_commits=state.catalog_commits)
+    protocol = action["protocol"]
+    return [
+        "delta",
+        state.table_id,
+        f"{catalog}.{table.identifier}",
+        definition.comment,
+        table.location,
+        state.created_ms * 1000,
+        state.timestamp_ms * 1000,
+        list(definition.partition_by),
+        [],
+        len(state.files),
+        state.totals.size,
+        definition.options.as_dict(),
+        protocol["minReaderVersion"],
+        protocol["minWriterVersion"],
+        sorted({*protocol["readerFeatures"], *protocol["writerFeatures"]}),
+    ]
