@@ -39,7 +39,7 @@ def contend(table: Table, folder: Path, seed: int, writers: int, commits: int) -
     for process in running:
         process.start()
     for process in running:
-        process.join(240)
+        process.join(800)  # less than a test may take, and far more than it does
     assert [p.exitcode for p in running] == [0] * writers
     return [Reported(**json.loads(line)) for file in files for line in file.read_text().splitlines()]
 

@@ -50,7 +50,7 @@ def test_a_batch_at_every_storage_call(store: Store, error: BaseException, after
         store.drop_table(f"shop.t{number}")
         if not fault.fired:
             break
-    assert number > 20, "there are more calls than that"
+    assert number > 10, "there are more calls than that"
     assert taken == {1, 2}
 
 
