@@ -75,10 +75,16 @@ def compact_table(
 def plan_compaction(
     state: TableState, *, full: bool = False, within: PartitionSet = ALL_PARTITIONS
 ) -> list[CompactionTask]:
-    """Plans the compaction of the slots of a version that need it, those with most bytes to merge first. Pure."""
-    slots = [slot for slot in state.files.slots if slot.partition in within]
+    """Plans the compaction of the slots of a version that need it, those with most bytes to merge first.
+
+    It is pure but for one note: the next call looks at slots that have changed since (`TableState.note_compacted`).
+    """
+    changed = state.files.slots if full else state.changed_since_compacted
+    slots = [slot for slot in changed if slot.partition in within]
     choices = {slot: choose(state.files.of(slot), state.definition, full=full) for slot in slots}
     tasks = [CompactionTask(slot, choice.files, choice.level) for slot, choice in choices.items() if choice is not None]
+    if not tasks and not full and within == ALL_PARTITIONS:
+        state.note_compacted()
     return sorted(tasks, key=lambda task: -sum(file.size for file in task.files))
 
 

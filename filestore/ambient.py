@@ -1,4 +1,4 @@
-"""The clock, ids and random numbers: only this module has access to them, and other code gets an `Ambient`.
+"""The clock, ids, random numbers, and a thread beside: other code gets them as an `Ambient`.
 
 A test passes its own one, so that every commit becomes a pure function of its inputs.
 """
@@ -11,6 +11,8 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from filestore.beside import Work, at_once, beside
+
 __all__ = ["Ambient", "system_ambient"]
 
 
@@ -20,7 +22,7 @@ def _monotonic_s() -> float:
 
 @dataclass(frozen=True, slots=True)
 class Ambient:
-    """The clock, ids and random numbers of a program.
+    """The clock, ids and random numbers of a program, and what does work beside it.
 
     Attributes:
         now_ms: Returns the wall clock, in milliseconds since 1970-01-01 UTC.
@@ -28,6 +30,7 @@ class Ambient:
         chance: Returns a float in [0, 1), for the jitter of retries.
         sleep: Waits that many seconds; it is used only between retries.
         monotonic_s: Returns the seconds of a clock that never jumps; only differences have a meaning, in one process.
+        beside: Does work for which no caller waits (`filestore.beside`).
     """
 
     now_ms: Callable[[], int]
@@ -35,6 +38,7 @@ class Ambient:
     chance: Callable[[], float]
     sleep: Callable[[float], None]
     monotonic_s: Callable[[], float] = _monotonic_s
+    beside: Callable[[str, Work], None] = at_once
 
 
 def _now_ms() -> int:
@@ -55,4 +59,4 @@ def _sleep(seconds: float) -> None:
 
 def system_ambient() -> Ambient:
     """Returns the real clock, random UUIDs and random numbers: pickled by name, so each process has its own."""
-    return Ambient(_now_ms, _new_id, _chance, _sleep, _monotonic_s)
+    return Ambient(_now_ms, _new_id, _chance, _sleep, _monotonic_s, beside)

@@ -6,6 +6,7 @@ import itertools
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 
 from filestore.ambient import Ambient
 from filestore.cache.columns import CacheLimits, LookupCache
@@ -16,7 +17,8 @@ from filestore.commit.new_files import explained
 from filestore.commit.proposal import Proposal
 from filestore.commit.protocol import Begin, Observer, commit_operation, metadata_only
 from filestore.decoding import is_undecodable
-from filestore.delta.checkpoint import write_checkpoint
+from filestore.delta.checkpoint import is_due, write_checkpoint
+from filestore.delta.columns import ColumnFiles
 from filestore.delta.log import Commit, DeltaLog, show_time
 from filestore.delta.state import TableState
 from filestore.errors import Conflict, Corrupt, NotFound, TableStoreError
@@ -54,6 +56,7 @@ class FileStore:
         self.ambient = ambient
         self.delta_log = DeltaLog(storage, self.location, name)
         self._known: TableState | None = None
+        self._columns: tuple[ColumnFiles, TableState] | None = None
         self._cache: LookupCache | None = None
         self.leases: WriterLeases = leases_of(storage, self.location, ambient, self._lease_timeout_s)
 
@@ -100,7 +103,10 @@ class FileStore:
 
     def state(self, version: int | None = None) -> TableState:
         """Reads the newest version, or a given one. `NotFound` (``table-replaced``) if another table took its place."""
-        self._known = newest = self._newest(self._known)
+        newest = self._newest(self._known)
+        if (merged := self._columns) is not None:
+            newest, self._columns = newest.with_columns(*merged), None
+        self._known = newest
         if version is None or version == newest.version:
             return newest
         self.require_readable(version, newest)
@@ -294,18 +300,18 @@ class FileStore:
         """Writes the proposal as the next version, and writes a checkpoint when one is due."""
         committed = commit_version(self.delta_log, base, proposal, rebase, self.ambient)
         self._known = committed.state
-        interval = committed.state.definition.options["checkpoint.interval"]
-        if committed.fresh and committed.snapshot.version % interval == 0:
-            self._checkpoint(committed.snapshot.version)
+        if committed.fresh and is_due(committed.state):
+            self._known = committed.state.with_checkpoint(committed.state.version)
+            self.ambient.beside(self.location, partial(self._checkpoint, committed.state))
         return committed
 
-    def _checkpoint(self, version: int) -> None:
+    def _checkpoint(self, state: TableState) -> None:
         """Writes a checkpoint. It only makes reading faster, so a failure is logged: the commit succeeded."""
-        from deltalake.exceptions import DeltaError  # imported here, since readers do not need it
-
         try:
-            write_checkpoint(self.delta_log, version)
+            files = write_checkpoint(self.delta_log, state)
         except BaseException as error:
-            if not isinstance(error, (DeltaError, OSError, TableStoreError)) and not is_undecodable(error):
+            if not isinstance(error, (OSError, TableStoreError)) and not is_undecodable(error):
                 raise
             logger.warning("no checkpoint of %s: %s", self.location, error)
+        else:
+            self._columns = None if files is None else (files, state)

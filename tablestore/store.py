@@ -13,6 +13,7 @@ from catalog_service.wire.registrations import Registration
 from catalog_service.wire.views import CreateView, ViewInfo
 from filestore.ambient import Ambient, system_ambient
 from filestore.arguments import checked, checks_arguments
+from filestore.beside import finish
 from filestore.contexts import Closing
 from filestore.metrics.meter import NO_METER, Meter
 from filestore.model.schema import Schema
@@ -342,5 +343,6 @@ class Store(StoreTables, Closing):
         return self._catalog.register(None if place is None else fspath(place), name)
 
     def close(self) -> None:
-        """Closes connections."""
+        """Closes connections; before, it waits some seconds for checkpoints that are being written beside commits."""
+        finish()
         self._catalog.close()

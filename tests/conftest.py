@@ -17,6 +17,8 @@ import typer.testing
 from _pytest.nodeid import coerce_node_id
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
+import filestore.ambient
+from filestore.beside import at_once
 from tablestore import Store
 from tests.depth import DEPTH, FAST_CASES, Depth, Share, TimeLimit, few
 from tests.folders import memory_folder
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
 # Tests see no terminal and no CI but their own: what a command prints depends on these.
 for _name in ("CI", "TERM", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "PAGER"):
     os.environ.pop(_name, None)
+
+# Checkpoints are written in their commits: what a test finds in a folder, and the requests that it counts, are the same
+# each time. Tests of the thread that writes them, and processes that tests start, have the thread.
+filestore.ambient.beside = at_once
 
 # Examples have no deadline, since a busy machine may be slow. Only a deep run draws new examples, and keeps those that
 # fail. Other runs always have the same ones, so that a failure is due to the change that is tested.

@@ -59,7 +59,7 @@ def warehouse_location(text: str) -> str:
 def check_for_creation(location: str) -> None:
     """Refuses new tables in a warehouse whose path deltalake or polars take for another one.
 
-    Then no checkpoint could be written, or polars could not scan the tables. Those that are there can still be used.
+    Then these could not scan the tables. Those that are there can still be used.
 
     Raises:
         InvalidRequest: ``bad-path``.

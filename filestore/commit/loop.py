@@ -108,7 +108,7 @@ def _later_in_same_table(log: DeltaLog, base: TableState) -> Iterable[Commit]:
     Both are read side by side, so the base's entry may be read first. If the base expires between the two reads, its
     successor may be missing although it was written once: `_require_predecessor` takes back what is written then.
     """
-    entry, successor = log.read_entries([base.version, base.version + 1])
+    entry, successor = log.read_next(base.version)
     _require_same_table(log, base, entry)
     return () if successor is None else chain([successor], log.read_entries_after(successor.version))
 

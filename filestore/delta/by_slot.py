@@ -10,7 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from filestore.model.files import DataFile, Partition, Slot, Tombstones
 from filestore.model.partition_set import PartitionSet
 
-__all__ = ["BySlot", "FileTotals", "LookupFiles"]
+__all__ = ["Base", "BySlot", "FileTotals", "LookupFiles"]
 
 
 class _InSlot(Protocol):
@@ -30,6 +30,36 @@ Stored = TypeVar("Stored", bound=_InSlot)
 _LATELY = 256
 
 
+class Base(Protocol[Stored]):
+    """Files by slot and path, on which a version stands. It is never changed."""
+
+    def get(self, slot: Slot, default: Mapping[str, Stored], /) -> Mapping[str, Stored]:
+        """Returns the files of a slot, by path."""
+
+    def items(self) -> Iterable[tuple[Slot, Mapping[str, Stored]]]:
+        """Returns all slots that have a file."""
+
+    def keys(self) -> Collection[Slot]:
+        """Returns all slots that have a file."""
+
+    def ask(self, slots: Iterable[Slot]) -> None:
+        """Says of which slots the files are asked for next: to find them together takes less time than one by one."""
+
+    def merged(self, over: Mapping[Slot, Mapping[str, Stored]]) -> Base[Stored]:
+        """Returns the files with others in place of those of some slots."""
+
+
+class _Objects(dict[Slot, Mapping[str, Stored]]):
+    """A base of objects."""
+
+    def ask(self, slots: Iterable[Slot]) -> None:
+        """Does nothing: they are all there."""
+
+    def merged(self, over: Mapping[Slot, Mapping[str, Stored]]) -> Base[Stored]:
+        """Returns the files with others in place of those of some slots."""
+        return _Objects((slot, some) for slot, some in {**self, **over}.items() if some)
+
+
 class BySlot(Generic[Stored]):
     """Files by slot and path. It is never changed: `changed` returns another one, which shares all slots that stay.
 
@@ -45,14 +75,12 @@ class BySlot(Generic[Stored]):
         for file in stored:
             slots.setdefault(file.slot, {})[file.path] = file
         self._order = order
-        self._base: Mapping[Slot, Mapping[str, Stored]] = {slot: self._sorted(some) for slot, some in slots.items()}
+        self._base: Base[Stored] = _Objects((slot, self._sorted(some)) for slot, some in slots.items())
         self._over: Mapping[Slot, Mapping[str, Stored]] = {}  # slots in place of those of the base; empty ones are gone
-        self._count = sum(map(len, self._base.values()))
+        self._count = sum(map(len, slots.values()))
 
     @classmethod
-    def on(
-        cls, base: Mapping[Slot, Mapping[str, Stored]], count: int, order: Callable[[Stored], Any] | None = None
-    ) -> BySlot[Stored]:
+    def on(cls, base: Base[Stored], count: int, order: Callable[[Stored], Any] | None = None) -> BySlot[Stored]:
         """Returns files that are by slot and path already, those of a slot in that order, and how many they are."""
         new = cls((), order)
         new._base, new._count = base, count
@@ -66,6 +94,9 @@ class BySlot(Generic[Stored]):
     def _of(self, slot: Slot) -> Mapping[str, Stored]:
         found = self._over.get(slot)
         return self._base.get(slot, {}) if found is None else found
+
+    def _ask(self, slots: Iterable[Slot]) -> None:
+        self._base.ask([slot for slot in slots if slot not in self._over])
 
     def _items(self) -> Iterator[tuple[Slot, Mapping[str, Stored]]]:
         """Yields all slots that have a file."""
@@ -83,6 +114,7 @@ class BySlot(Generic[Stored]):
         gone, come = list(removed), list(added)
         if not gone and not come:
             return self
+        self._ask([*(slot for _, slot in gone), *(file.slot for file in come)])
         touched = {slot: dict(self._of(slot)) for slot in (*(slot for _, slot in gone), *(file.slot for file in come))}
         before = sum(map(len, touched.values()))
         for path, slot in gone:
@@ -93,7 +125,23 @@ class BySlot(Generic[Stored]):
         new._base, new._over = self._base, {**self._over, **{s: self._sorted(some) for s, some in touched.items()}}
         new._count = self._count + sum(map(len, touched.values())) - before
         if len(new._over) > max(_LATELY, new._count // 8):  # so all copies together take the time of a few
-            new._base, new._over = dict(new._items()), {}
+            new._base, new._over = self._base.merged(new._over), {}
+        return new
+
+    def parts(self) -> tuple[Base[Stored], Mapping[Slot, Mapping[str, Stored]]]:
+        """Returns the base on which this version stands, and the slots that have other files, or none any more."""
+        return self._base, self._over
+
+    def rebased(self, base: Base[Stored], earlier: BySlot[Stored]) -> BySlot[Stored]:
+        """Returns the same files on another base, which has those of an earlier version.
+
+        It takes the time of the slots that have changed since. If the earlier version is not known to be one of this
+        table's history in this process, nothing is changed.
+        """
+        if self._base is not earlier._base:
+            return self
+        new = BySlot.on(base, self._count, self._order)
+        new._over = {slot: self._of(slot) for slot in self.differing(earlier)}
         return new
 
     def of(self, slot: Slot) -> tuple[Stored, ...]:
@@ -106,6 +154,7 @@ class BySlot(Generic[Stored]):
 
     def some(self, named: Mapping[str, Slot]) -> list[Stored]:
         """Returns those of some paths, each in its slot, that are here."""
+        self._ask(named.values())
         return [file for path, slot in named.items() if (file := self.get(path, slot)) is not None]
 
     def current(self, file: Stored) -> Stored | None:
@@ -135,7 +184,7 @@ class BySlot(Generic[Stored]):
 
     def of_bucket(self, bucket: int) -> BySlot[Stored]:
         """Returns the files of one bucket of all partitions."""
-        some = {slot: files for slot, files in self._items() if slot.bucket == bucket}
+        some = _Objects((slot, files) for slot, files in self._items() if slot.bucket == bucket)
         return BySlot.on(some, sum(map(len, some.values())), self._order)
 
     def __iter__(self) -> Iterator[Stored]:

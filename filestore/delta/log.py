@@ -135,6 +135,15 @@ class DeltaLog:
             return None
         return Commit(version, self._actions(version, data, decode_first)).timestamp_ms
 
+    def read_next(self, version: int) -> tuple[Commit | None, Commit | None]:
+        """Reads the entry of a version, of which only its first action, and the next entry, side by side."""
+        paths = [layout.join(self.location, layout.log_entry_path(number)) for number in (version, version + 1)]
+        own, later = self.storage.read_each(paths)
+        return (
+            None if own is None else Commit(version, self._actions(version, own, decode_first)),
+            None if later is None else Commit(version + 1, self._actions(version + 1, later)),
+        )
+
     def read_entries_after(self, version: int) -> Iterator[Commit]:
         """Yields the entries after a version, oldest first, up to the newest.
 
@@ -166,10 +175,10 @@ class DeltaLog:
 
     def _newest_listed(self) -> TableState:
         """Reads the newest version that a listing shows. It lists only what follows the last known checkpoint."""
-        known = self._last_checkpoint()
+        known = self.last_checkpoint()
         return self.read_consistently(lambda entries: self._replay(None, entries), since=known)
 
-    def _last_checkpoint(self) -> int | None:
+    def last_checkpoint(self) -> int | None:
         """Returns the version of a checkpoint, usually the newest (Delta protocol, "Last Checkpoint File").
 
         None if the file is missing or damaged: it only makes reading faster.
@@ -329,6 +338,11 @@ class DeltaLog:
         [entry] = self.required([0])
         return TableState.initial(0, entry.actions)
 
+    def replayed(self, version: int) -> TableState:
+        """Reads a version as its entries say, from an older checkpoint on: its own one is not looked at."""
+        entries = frozenset(e for e in self._entries() if not (e.checkpoint and e.version == version))
+        return self._replay(version, entries)
+
     def checkpoint(self, version: int) -> TableState:
         """Reads the state that a checkpoint holds."""
         # not by `open_read`: a table that is made again at the same place has checkpoints of the same names
@@ -368,7 +382,9 @@ def _actions_of(checkpoint: pa.Table) -> tuple[pa.StructArray, list[Action]]:
     adds = checkpoint.column("add").cast(ADD).combine_chunks()
     others = checkpoint.select([name for name in checkpoint.column_names if name not in ("add", "remove")])
     rows = others.filter(pc.is_null(adds)).to_pylist(maps_as_pydicts="strict")
-    return adds.filter(pc.is_valid(adds)), [{k: v for k, v in row.items() if v is not None} for row in rows]
+    last = adds.slice(adds.null_count)  # where ours are
+    files = adds.filter(pc.is_valid(adds)) if last.null_count else last
+    return files, [{k: v for k, v in row.items() if v is not None} for row in rows]
 
 
 def _has_files(adds: pa.StructArray, actions: Iterable[Action]) -> bool:

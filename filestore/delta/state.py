@@ -36,13 +36,27 @@ from filestore.delta.by_slot import BySlot, FileTotals, LookupFiles
 from filestore.delta.columns import ColumnFiles
 from filestore.errors import Corrupt
 from filestore.model.definition import TableDefinition
-from filestore.model.files import DataFile, PendingRun, Tombstones
+from filestore.model.files import DataFile, PendingRun, Slot, Tombstones
 from filestore.model.log_range import LogState, LogTransaction
 from filestore.model.snapshot import Operation, Snapshot
 
-__all__ = ["TableState", "log_begins", "snapshot_of"]
+__all__ = ["Replayed", "TableState", "log_begins", "snapshot_of"]
 
 _Run = TypeVar("_Run", PendingRun, Tombstones)
+_NO_FILES: BySlot[DataFile] = BySlot()
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """The entries that were read to get from a checkpoint to a version: a later checkpoint spares readers so much.
+
+    Attributes:
+        since: The version of the checkpoint; 0 if there was none.
+        actions: How many actions the entries had.
+    """
+
+    since: int
+    actions: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +74,10 @@ class TableState:
         tombstones: The runs of deleted keys; those of a slot from the oldest on.
         app_versions: Delta's ``txn``: streaming queries' batch ids, and the log's end offsets.
         domains: Delta's ``domainMetadata`` configurations that are not removed.
-        created_ms: When the table was created, in milliseconds since 1970 UTC.
-        fences: Whether the table's protocol says that writers respect fences (`filestore.commit.fence`).
-        catalog_commits: Whether the table's protocol says that writers claim versions in the catalog's database.
+        metadata: Delta's ``metaData``, without members that are null.
+        protocol: Delta's ``protocol``, likewise; its features are sorted.
+        replayed: What had to be read to get here.
+        compacted: The files of this version or an earlier one, in which no slot needed compaction, if that is known.
     """
 
     version: int
@@ -75,10 +90,26 @@ class TableState:
     tombstones: BySlot[Tombstones] = field(default_factory=lambda: BySlot((), _age))
     app_versions: Mapping[str, int] = field(default_factory=dict)
     domains: Mapping[str, str] = field(default_factory=dict)
-    created_ms: int = 0
-    fences: bool = False
-    catalog_commits: bool = False
+    metadata: Action = field(default_factory=dict)
+    protocol: Action = field(default_factory=dict)
+    replayed: Replayed = field(default_factory=lambda: Replayed(0), compare=False)
+    compacted: BySlot[DataFile] | None = field(default=None, compare=False, repr=False)
     _log: LogState | None = field(default=None, init=False, compare=False, repr=False)
+
+    @property
+    def created_ms(self) -> int:
+        """The time at which the table was created, in milliseconds since 1970 UTC."""
+        return int(self.metadata.get("createdTime") or 0)
+
+    @property
+    def fences(self) -> bool:
+        """True if the table's protocol says that writers respect fences (`filestore.commit.fence`)."""
+        return FENCES in self.protocol.get("writerFeatures", ())
+
+    @property
+    def catalog_commits(self) -> bool:
+        """True if the table's protocol says that writers claim versions in the catalog's database."""
+        return CATALOG_COMMITS in self.protocol.get("writerFeatures", ())
 
     @property
     def log(self) -> LogState:
@@ -114,6 +145,36 @@ class TableState:
         with _entry(version):
             return _apply(self, version, list(actions))
 
+    def with_checkpoint(self, version: int) -> TableState:
+        """Returns the same version, of which an earlier or this version has a checkpoint.
+
+        The actions since are estimated: as if all entries since the former one had as many.
+        """
+        last, entries = self.replayed, self.version - self.replayed.since
+        left = last.actions * (self.version - version) // entries if entries else 0
+        return replace(self, replayed=Replayed(version, left))
+
+    def with_columns(self, files: ColumnFiles, of: TableState) -> TableState:
+        """Returns the same version, which keeps its files as those of an earlier version and what changed since."""
+        compacted = None if self.compacted is None else self.compacted.rebased(files, of.files)
+        return replace(self, files=self.files.rebased(files, of.files), compacted=compacted)
+
+    @property
+    def changed_since_compacted(self) -> Iterable[Slot]:
+        """The slots that may need compaction: those that changed since `note_compacted` was called."""
+        return self.files.slots if self.compacted is None else self.files.differing(self.compacted)
+
+    def note_compacted(self) -> None:
+        """Notes that no slot needs compaction by the table's options: later versions ask for those that change."""
+        object.__setattr__(self, "compacted", self.files)
+
+    def same(self, other: TableState) -> bool:
+        """Returns whether two states are equal. It takes less than `==` where files are columns."""
+        by = self.definition.partition_by
+        if replace(self, files=_NO_FILES) != replace(other, files=_NO_FILES):
+            return False
+        return ColumnFiles.of(self.files, by).same(ColumnFiles.of(other.files, by))
+
     def follows_from(self, actions: Iterable[Action]) -> bool:
         """Returns whether the state has what the last of its commits says, but for files."""
         listed = list(actions)
@@ -143,12 +204,11 @@ class TableState:
             raise Corrupt(f"version {version} has no metaData action", code="no-metadata")
         with _entry(version):
             definition = TableDefinition.from_delta(metadata)
-            created_ms = int(metadata.get("createdTime") or 0)
-            begun = cls(version, 0, metadata["id"], definition, created_ms=created_ms)
+            begun = cls(version, 0, metadata["id"], definition)
             if adds is not None:
                 columns = ColumnFiles(adds, definition.partition_by, sorted_by_key=bool(definition.sort_key))
                 begun = replace(begun, files=BySlot.on(columns, columns.count), totals=columns.totals())
-            return _apply(begun, version, listed)
+            return replace(_apply(begun, version, listed), replayed=Replayed(version))
 
 
 def _entry(version: int) -> AbstractContextManager[None]:
@@ -199,8 +259,8 @@ def _of_log() -> AbstractContextManager[None]:
 
 def _apply(state: TableState, version: int, actions: list[Action]) -> TableState:
     apps, domains = dict(state.app_versions), dict(state.domains)
-    timestamp, definition, table_id, fences = state.timestamp_ms, state.definition, state.table_id, state.fences
-    catalog_commits = state.catalog_commits
+    timestamp, definition, table_id = state.timestamp_ms, state.definition, state.table_id
+    metadata, protocol = state.metadata, state.protocol
     files, totals = _moved_files(state, actions)
     named = dict.fromkeys(action["domainMetadata"]["domain"] for action in actions if "domainMetadata" in action)
     for action in actions:
@@ -211,12 +271,11 @@ def _apply(state: TableState, version: int, actions: list[Action]) -> TableState
                 domains.pop(domain["domain"], None)
             else:
                 domains[domain["domain"]] = domain["configuration"]
-        elif (metadata := action.get("metaData")) is not None:
-            definition, table_id = TableDefinition.from_delta(metadata), metadata["id"]
-        elif (protocol := action.get("protocol")) is not None:
-            check_protocol(protocol)
-            fences = FENCES in (protocol.get("writerFeatures") or ())
-            catalog_commits = CATALOG_COMMITS in (protocol.get("writerFeatures") or ())
+        elif (found := action.get("metaData")) is not None:
+            definition, table_id, metadata = TableDefinition.from_delta(found), found["id"], _given(found)
+        elif (found := action.get("protocol")) is not None:
+            check_protocol(found)
+            protocol = {name: sorted(v) if isinstance(v, list) else v for name, v in _given(found).items()}
         elif (info := action.get("commitInfo")) is not None:
             timestamp = int(info["inCommitTimestamp"])
     return replace(
@@ -231,9 +290,16 @@ def _apply(state: TableState, version: int, actions: list[Action]) -> TableState
         tombstones=_moved_runs(state.tombstones, TOMBSTONES_DOMAIN, tombstones, state, domains, named),
         app_versions=apps,
         domains=domains,
-        fences=fences,
-        catalog_commits=catalog_commits,
+        metadata=metadata,
+        protocol=protocol,
+        compacted=state.compacted if definition is state.definition else None,
+        replayed=replace(state.replayed, actions=state.replayed.actions + len(actions)),
     )
+
+
+def _given(action: Action) -> Action:
+    """Leaves out members that are null: a checkpoint has them, and an entry does not."""
+    return {name: value for name, value in action.items() if value is not None}
 
 
 def _moved_files(state: TableState, actions: list[Action]) -> tuple[BySlot[DataFile], FileTotals]:

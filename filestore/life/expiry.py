@@ -239,7 +239,7 @@ def _remove_entries(store: FileStore, lives: Lifetimes, retained: Retained) -> i
     log = store.delta_log
     versions, checkpoints = log.listed()
     numbers = removable_entries(retained, versions, checkpoints)
-    if not numbers or not _stands(log, lives, base_checkpoint(retained, versions, checkpoints)):
+    if not numbers or not _stands(log, base_checkpoint(retained, versions, checkpoints)):
         return 0
     paths = _entries(numbers, versions, checkpoints)
     for path in paths:  # one by one: a request for many of them would not keep their order
@@ -247,11 +247,17 @@ def _remove_entries(store: FileStore, lives: Lifetimes, retained: Retained) -> i
     return len(paths)
 
 
-def _stands(log: DeltaLog, lives: Lifetimes, checkpoint: int) -> bool:
-    """Returns whether a checkpoint agrees with the entries: when they are removed, only the checkpoint is left."""
-    if {file.path for file in log.checkpoint(checkpoint).files} == lives.data_files_at(checkpoint):
-        return True
-    logger.warning("the checkpoint of version %d of %s differs from the log: no entry goes", checkpoint, log.location)
+def _stands(log: DeltaLog, checkpoint: int) -> bool:
+    """Returns whether a checkpoint is what the entries say: when they are removed, only the checkpoint is left."""
+    try:
+        if log.checkpoint(checkpoint).same(log.replayed(checkpoint)):
+            return True
+        differs = "it is not what they say"
+    except Corrupt as error:
+        differs = error.message
+    logger.warning(
+        "no entry of %s before the checkpoint of version %d is removed: %s", log.location, checkpoint, differs
+    )
     return False
 
 

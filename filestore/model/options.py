@@ -210,7 +210,8 @@ OPTIONS: Mapping[str, Option] = {
             "integer",
             whole(1, 10_000),
             "10",
-            "A Delta checkpoint is written after each so many versions.",
+            "A Delta checkpoint is written after so many versions, if they have changed a tenth of the table's files, "
+            "and after 100 in any case. No commit waits for it.",
         ),
         Option(
             "commit.max-retries",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,14 +14,20 @@ from filestore.storage.interface import ByteRange
 __all__ = ["check_parquet", "decoded_parquet", "parquet_bytes", "parquet_rows"]
 
 
-def parquet_bytes(rows: pa.Table) -> bytes:
-    """Returns rows as a Parquet file with checksums."""
+def parquet_bytes(rows: pa.Table, more: Iterable[pa.Table] = (), *, dictionaries: Sequence[str] | bool = True) -> bytes:
+    """Returns rows as a Parquet file with checksums.
+
+    Args:
+        rows: The rows.
+        more: Further rows of the same schema; each of these tables becomes a row group.
+        dictionaries: The columns that have a dictionary.
+    """
     target = pa.BufferOutputStream()
     summed = SummedFile(target)
-    with pq.ParquetWriter(
-        pa.PythonFile(summed, "w"), rows.schema, compression="zstd", write_page_checksum=True
-    ) as writer:
-        writer.write_table(rows)
+    settings = {"compression": "zstd", "use_dictionary": dictionaries, "write_page_checksum": True}
+    with pq.ParquetWriter(pa.PythonFile(summed, "w"), rows.schema, **settings) as writer:
+        for table in itertools.chain([rows], more):
+            writer.write_table(table)
         summed.hold()
     summed.finish()
     return bytes(target.getvalue())

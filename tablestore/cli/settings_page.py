@@ -71,8 +71,8 @@ FURTHER = (
     (
         "AWS_CA_BUNDLE",
         "the same",
-        "a file (PEM) with the authorities that sign the TLS of S3. deltalake and polars look into the file of "
-        "`SSL_CERT_FILE`: name it there, too, or tables get no checkpoints",
+        "a file (PEM) with the authorities that sign the TLS of S3. Other readers, such as deltalake and polars, look "
+        "into the file of `SSL_CERT_FILE`",
     ),
     (
         "AWS_EC2_METADATA_DISABLED",

@@ -3,7 +3,7 @@
 Spark copies the archive to each executor and unpacks it there, so nothing has to be installed on a cluster's hosts. It
 contains the packages with which the driver runs, which makes driver and executors the same. Therefore the hosts need a
 Python of the driver's version, and have to be of its kind of machine. What only the driver uses is left out: the
-catalog, the service, deltalake (which writes checkpoints), and pyspark, which is on each of Spark's hosts.
+catalog, the service, and pyspark, which is on each of Spark's hosts.
 
 The same packages make the same bytes. A file is complete or absent: it is written beside its place and then renamed.
 """

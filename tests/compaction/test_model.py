@@ -19,7 +19,7 @@ from tests.model.model import SHAPES, Shape
 from tests.model.steps import faults, rows_of
 from tests.model.test_model import Machine
 from tests.proposals import commit_compaction
-from tests.tables import by_slot
+from tests.tables import by_slot, reopen
 
 Begun = tuple[TableState, list[CompactionResult]]
 
@@ -41,6 +41,12 @@ class CompactedMachine(Machine):
             definition = store.state().definition
             assert all(len(sorted_runs(files, definition)) == 1 for files in by_slot(store.state()))
             assert compact_table(store, full=True) is None
+
+    @rule()
+    def look(self) -> None:
+        """What a process finds that looks at slots which have changed since its last look is all that there is."""
+        store = self.model.store
+        assert plan_compaction(store.state()) == plan_compaction(reopen(store).state())
 
     @precondition(lambda self: self.begun is None)
     @rule(full=st.booleans())

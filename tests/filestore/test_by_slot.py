@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Iterable
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -74,6 +75,41 @@ def follow(history: list[tuple[set[Slot], set[str], list[DataFile]]], begun: lis
         found = file_differences(before, after)
         assert {file.path for one in found for file in (*one.before, *one.after)} == changed
         assert all(file.slot == one.slot for one in found for file in (*one.before, *one.after))
+
+
+@pytest.mark.parametrize("few_hashes", [False, True])
+@given(CHANGES, st.lists(FILES), st.lists(st.integers(0, 5)))
+def test_columns_take_up_what_changed_since(
+    few_hashes: bool,
+    history: list[tuple[set[Slot], set[str], list[DataFile]]],
+    begun: list[DataFile],
+    taken_up: list[int],
+) -> None:
+    """As a writer does beside its commits; slots with the same hash are kept apart."""
+    with pytest.MonkeyPatch.context() as patched:
+        if few_hashes:
+            patched.setattr("filestore.delta.columns._hashes", lambda _, buckets: buckets.astype(np.uint64))
+        first = {file.path: file for file in begun}
+        columns = ColumnFiles(arrow(first.values()), ["p"], sorted_by_key=False)
+        versions = [(BySlot.on(columns, columns.count), first)]
+        for number, (slots, names, added) in enumerate(history):
+            files, expected = versions[-1]
+            gone = {f"{SLOTS.index(slot)}/{name}": slot for slot in slots for name in names}
+            after = files.changed(gone.items(), added)
+            oracle = {path: file for path, file in expected.items() if path not in gone}
+            oracle |= {file.path: file for file in added}
+            for back in taken_up[number::3]:
+                earlier, of_earlier = versions[-1 - back % len(versions)]
+                base = ColumnFiles.of(earlier, ["p"])
+                assert base.same(ColumnFiles(arrow(of_earlier.values()), ["p"], sorted_by_key=False))
+                assert base.same(ColumnFiles.of(after, ["p"])) == (oracle == of_earlier)
+                assert base.totals() == FileTotals.of(of_earlier.values())
+                after = after.rebased(base, earlier)
+            versions.append((after, oracle))
+        for files, expected in versions:
+            check(files, FileTotals.of(expected.values()), expected)
+            columns = ColumnFiles.of(files, ["p"])
+            assert BySlot.on(columns, columns.count) == files
 
 
 def _alike(one: DataFile | None, other: DataFile | None) -> bool:
@@ -153,12 +189,30 @@ def test_files_of_a_checkpoint_are_asked_for_one_by_one_or_all_at_once() -> None
     files = [file_of(f"{number}/a", Slot((("p", f"{number}"),), 0), 1, 0) for number in range(80)]
     columns = ColumnFiles(arrow(files), ["p"], sorted_by_key=False)
     some = BySlot.on(columns, columns.count)
-    for number in range(10):
+    for number in range(9):
         assert some.of(files[number].slot) == (files[number],)
     assert columns._objects is None
     assert some.of(files[70].slot) == (files[70],)
     assert columns._objects is not None
     assert (columns._asked, some) == ({}, BySlot(files))
+
+
+def test_tags_may_be_in_any_order() -> None:
+    """Each writer of checkpoints has its own, and some files have tags that others lack."""
+    files = [file_of(f"{number}/a", SLOTS[0], 1, 0) for number in range(4)]
+    adds = [
+        add_action(replace(file, edition=1 + number % 3), data_change=True)["add"] for number, file in enumerate(files)
+    ]
+    adds[2]["tags"] = dict(reversed(adds[2]["tags"].items()))
+    adds[1]["tags"] = {"other": "7"} | adds[1]["tags"]
+    columns = ColumnFiles(pa.array(adds, ADD), ["p"], sorted_by_key=False)
+    assert {file.path: (file.slot, file.edition) for file in BySlot.on(columns, 4)} == {
+        file.path: (file.slot, 1 + number % 3) for number, file in enumerate(files)
+    }
+    alike = [add_action(file, data_change=True)["add"] for file in files]
+    alike[3]["tags"] = dict(reversed(alike[3]["tags"].items()))
+    columns = ColumnFiles(pa.array(alike, ADD), ["p"], sorted_by_key=False)
+    assert {file.path for file in BySlot.on(columns, 4).of(SLOTS[0])} == {file.path for file in files}
 
 
 def test_rows_are_those_of_the_statistics_wherever_their_number_is() -> None:

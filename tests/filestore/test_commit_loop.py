@@ -356,9 +356,11 @@ def test_a_failing_checkpoint_is_only_a_warning(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = create(folder / "t", define(COLUMNS, ["id"], checkpoint_interval=1))
-    monkeypatch.setattr(
-        deltalake.DeltaTable, "create_checkpoint", lambda _: (_ for _ in ()).throw(OSError("disk full"))
-    )
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr("filestore.delta.checkpoint.parquet_bytes", full)
     assert write(store, [{"id": 1, "v": 1}]).fresh
     assert "no checkpoint" in caplog.text
 

@@ -221,10 +221,11 @@ def test_a_fence_that_others_have_written_is_enough() -> None:
 
 @pytest.mark.parametrize("fences", [False, True])
 def test_a_fence_requires_writers_that_know_fences(fences: bool) -> None:
-    actions = plan_actions(proposal(Operation.FENCE, fenced=frozenset(["b", "a"])), state(fences=fences), 2000)
+    before = state(protocol=protocol_action(fences=fences)["protocol"])
+    actions = plan_actions(proposal(Operation.FENCE, fenced=frozenset(["b", "a"])), before, 2000)
     assert actions[0]["commitInfo"]["tablestore"]["fenced"] == ["a", "b"]
     assert kinds(actions) == (["commitInfo"] if fences else ["commitInfo", "protocol"])
-    assert state(fences=fences).next(6, actions).fences
+    assert before.next(6, actions).fences
 
 
 def kinds(actions: list[Action]) -> list[str]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from filestore import layout
 from filestore.commit.proposal import AppVersion
 from filestore.errors import Corrupt, NotFound, Unsupported
+from filestore.parquet.whole import parquet_bytes, parquet_rows
 from tests.filestore.surgery import edit_entry
 from tests.tables import assert_healthy, create, define, prepare, reopen, write
 
@@ -42,6 +44,11 @@ def test_a_table_with_a_feature_of_the_future_is_not_opened(folder: Path, kind: 
     with pytest.raises(Unsupported, match="variantType"):
         reopen(store)
     write(store, [{"id": 1}])
+    path = Path(store.location, layout.checkpoint_path(1))
+    rows = parquet_rows(path.read_bytes(), "f")
+    found = [p and p | {kind: [*p[kind], "variantType"]} for p in rows.column("protocol").to_pylist()]
+    at = rows.column_names.index("protocol")
+    path.write_bytes(parquet_bytes(rows.set_column(at, "protocol", pa.array(found, rows.schema.field(at).type))))
     with pytest.raises(Unsupported, match="variantType"):
         reopen(store)  # the checkpoint is read now
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from filestore.delta.actions import protocol_action
 from tablestore.table import Table
 
 __all__ = ["COLUMNS", "delta_detail"]
@@ -27,8 +26,7 @@ def delta_detail(table: Table, catalog: str) -> Sequence[Any]:
     """
     state = table.filestore.state()
     definition = state.definition
-    action = protocol_action(definition.features, fences=state.fences, catalog_commits=state.catalog_commits)
-    protocol = action["protocol"]
+    protocol = state.protocol
     return [
         "delta",
         state.table_id,
