@@ -209,10 +209,11 @@ def test_tags_may_be_in_any_order() -> None:
     assert {file.path: (file.slot, file.edition) for file in BySlot.on(columns, 4)} == {
         file.path: (file.slot, 1 + number % 3) for number, file in enumerate(files)
     }
-    alike = [add_action(file, data_change=True)["add"] for file in files]
+    others = [file_of(f"other-{number}/a", Slot((("p", f"{number}"),), 0), 1, 0) for number in range(20)]
+    alike = [add_action(file, data_change=True)["add"] for file in (*files, *others)]
     alike[3]["tags"] = dict(reversed(alike[3]["tags"].items()))
     columns = ColumnFiles(pa.array(alike, ADD), ["p"], sorted_by_key=False)
-    assert {file.path for file in BySlot.on(columns, 4).of(SLOTS[0])} == {file.path for file in files}
+    assert {file.path for file in BySlot.on(columns, 24).of(SLOTS[0])} == {file.path for file in files}
 
 
 def test_rows_are_those_of_the_statistics_wherever_their_number_is() -> None:
