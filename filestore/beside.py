@@ -6,11 +6,11 @@ next process does it if this one did not.
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import threading
 from collections.abc import Callable
+from multiprocessing.util import Finalize
 
 __all__ = ["PATIENCE_S", "Work", "Worker", "at_once", "beside", "finish"]
 
@@ -29,6 +29,7 @@ class Worker:
         self._lock = threading.Lock()
         self._waiting: dict[str, Work] = {}
         self._thread: threading.Thread | None = None
+        self._used = False
 
     def take(self, key: str, work: Work) -> None:
         """Has work done soon.
@@ -39,6 +40,9 @@ class Worker:
         """
         with self._lock:
             self._waiting[key] = work
+            if not self._used:  # `atexit` does nothing in processes of multiprocessing
+                Finalize(None, self.finish, (PATIENCE_S,), exitpriority=0)
+                self._used = True
             if self._thread is not None:
                 return
             thread = threading.Thread(target=self._run, name="beside", daemon=True)
@@ -97,4 +101,3 @@ def _in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_child)
-atexit.register(finish)

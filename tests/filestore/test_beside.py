@@ -80,19 +80,34 @@ sys.exit(os.waitstatus_to_exitcode(status))
     subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, timeout=2 * WAIT_S)
 
 
-def test_a_process_ends_after_its_work(tmp_path: Path) -> None:
-    """A command that writes one version is often the only process that could write its checkpoint."""
-    program = """
-import pathlib, sys, threading, time
+PROGRAM = """
+import multiprocessing, pathlib, sys, time
+from multiprocessing import util
 from filestore.beside import beside
-main = threading.main_thread()
+
 def work():
-    while main.is_alive() and not hasattr(sys, "ending"):
+    while not util._exiting:  # the process has nothing else to do
         time.sleep(0.001)
     pathlib.Path(sys.argv[1]).write_text("done")
-beside("a", work)
-import atexit
-atexit.register(lambda: setattr(sys, "ending", True))
+
+def main():
+    beside("a", work)
+
+if __name__ == "__main__":
+    if len(sys.argv) == 2:
+        main()
+    else:
+        process = multiprocessing.get_context(sys.argv[2]).Process(target=main)
+        process.start()
+        process.join()
 """
-    subprocess.run([sys.executable, "-c", program, str(tmp_path / "f")], check=True, timeout=2 * WAIT_S)
+
+
+@pytest.mark.parametrize("method", ["", "spawn", "fork", "forkserver"])
+def test_a_process_ends_after_its_work(tmp_path: Path, method: str) -> None:
+    """A process that writes one version is often the only one that could write its checkpoint."""
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    arguments = [sys.executable, str(program), str(tmp_path / "f"), *([method] if method else [])]
+    subprocess.run(arguments, check=True, timeout=2 * WAIT_S, env=os.environ | {"PYTHONPATH": os.getcwd()})
     assert (tmp_path / "f").read_text() == "done"
