@@ -62,14 +62,14 @@ class Depth(StrEnum):
         return [found[at] for at in sorted(_first(len(found), count))]
 
     def counting(self, every: int, deep: int = 1) -> Iterator[int]:
-        """Returns 1, 2, 3 and so on, or one in `every` of them; in a deep run one in `deep`, from a random one on.
+        """Returns 1, 2, 3 and so on, or one in `every`; in a deep run 1, and one in `deep` from a random one on.
 
         In a share of a deep run it is one in more, up to `every`.
         """
         if self is not Depth.DEEP:
             return itertools.count(1, every)
         step = max(deep, min(every, deep * _parts()))
-        return itertools.count(1 + random.randrange(step), step)
+        return itertools.chain([1], itertools.count(2 + random.randrange(step), step))
 
     def times(self, count: int, deep: int) -> int:
         """Returns how often something is repeated: `count` times, in a deep run `deep` times, in a share in between."""

@@ -13,6 +13,7 @@ import pytest
 
 import tablestore
 from filestore.layout import LEASES, join
+from filestore.model.snapshot import Operation
 from filestore.storage.locations import S3Store
 from filestore.storage.objects import ObjectStorage
 from filestore.storage.s3_settings import S3Settings
@@ -119,10 +120,14 @@ def test_death_at_each_request_of_a_write(
             points += [lambda call, n=n: call.number == n for n in range(1, len(proxy.calls) + 1)]
         seen = []
         for when in points:
+            version = table.filestore.state().version
             before, arrived = die_at_a_request(proxy, table, seed, acks, when)
             where = f"seed {seed}, {len(seen)}, {[(call.kind, call.key) for call in proxy.calls]}"
             now = known(again(table))
-            assert now - before == arrived, where
+            later = [snapshot.operation for snapshot in table.snapshots() if snapshot.version > version]
+            assert len(later) == arrived, where
+            assert now - before == later.count(Operation.WRITE), where
+            assert set(later) <= {Operation.WRITE, Operation.FENCE}, where  # of the one that died before
             assert rows(table) == by_value(after(seed, range(now))), where
             assert_healthy(table.filestore)
             seen.append(arrived)

@@ -94,6 +94,10 @@ class Shape:
             "_kind": kind,
         }
 
+    def ignores(self, row: Row) -> bool:
+        """Returns whether a write leaves a change out: it commits nothing if it has no others."""
+        return bool(row["_kind"] == "-D" and self.options.get("ignore__delete"))
+
     def key_of(self, row: Row) -> Key:
         return tuple(row[name] for name in self.key)
 

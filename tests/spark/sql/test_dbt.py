@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,7 @@ def at(day: int, hour: int = 10) -> datetime:
 def write_orders(store: Store, *rows: tuple[int, int, str, int, datetime]) -> None:
     """Writes rows into ``raw.orders``, as the shop does."""
     names = ("id", "customer", "status", "amount", "changed_at")
-    listed = [dict(zip(names, row, strict=True)) for row in rows]
+    listed = [dict(zip(names, (*row[:-1], row[-1].replace(tzinfo=UTC)), strict=True)) for row in rows]
     store.table("raw.orders").write([{**row, "amount": Decimal(row["amount"])} for row in listed])
 
 
