@@ -273,6 +273,7 @@ def _apply(state: TableState, version: int, actions: list[Action]) -> TableState
                 domains[domain["domain"]] = domain["configuration"]
         elif (found := action.get("metaData")) is not None:
             definition, table_id, metadata = TableDefinition.from_delta(found), found["id"], _given(found)
+            int(found.get("createdTime") or 0)  # damage is found when it is read, and not by `created_ms`
         elif (found := action.get("protocol")) is not None:
             check_protocol(found)
             protocol = {name: sorted(v) if isinstance(v, list) else v for name, v in _given(found).items()}

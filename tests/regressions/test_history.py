@@ -53,6 +53,15 @@ def test_a_table_with_a_feature_of_the_future_is_not_opened(folder: Path, kind: 
         reopen(store)  # the checkpoint is read now
 
 
+def test_a_time_of_creation_that_is_none_is_damage_when_the_table_is_opened(folder: Path) -> None:
+    """It became an error of Python's, at its first use, as `metaData` was kept as it was written."""
+    store = create(folder / "t", define("id BIGINT", ["id"]))
+    edit_entry(store, 0, lambda actions: actions[2]["metaData"].update(createdTime="x"))
+    with pytest.raises(Corrupt) as refused:
+        reopen(store)
+    assert refused.value.code == "bad-log-entry"
+
+
 @pytest.mark.parametrize("content", ['{"add"', "[1]", '{"a": 1}\nnull'])
 def test_a_broken_entry_is_called_corrupt(folder: Path, content: str) -> None:
     """It raised JSONDecodeError, which no handler of ours catches."""
