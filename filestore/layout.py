@@ -20,7 +20,10 @@ __all__ = [
     "LOG_STORE",
     "OVERLAYS",
     "RUNS",
+    "SIDECARS",
     "STAGED_COMMITS",
+    "CheckpointName",
+    "LogEntryName",
     "change_path",
     "checkpoint_path",
     "consumer_path",
@@ -33,11 +36,13 @@ __all__ = [
     "is_vector",
     "join",
     "log_entry_path",
+    "log_file_path",
     "overlay_path",
     "parse_consumer",
     "parse_log_entry",
     "parse_staged_commit",
     "run_path",
+    "sidecar_path",
     "staged_commit_path",
     "staged_path",
     "table_location",
@@ -53,11 +58,16 @@ STAGED_COMMITS = "_staged_commits"
 LOG_STORE = "_log"
 LEASES = f"{LOG_STORE}/leases"
 LAST_CHECKPOINT = f"{DELTA_LOG}/_last_checkpoint"
+SIDECARS = f"{DELTA_LOG}/_sidecars"
 
 _ENTRY = re.compile(r"([0-9]{20})\.json")
-_CHECKPOINT = re.compile(r"([0-9]{20})\.checkpoint\.parquet")
 _VECTOR = "deletion_vector_"
 _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_CHECKPOINT = re.compile(
+    r"(?P<version>[0-9]{20})\.checkpoint"
+    rf"(?:\.(?P<part>[0-9]{{10}})\.(?P<parts>[0-9]{{10}})\.parquet|\.(?P<uuid>(?i:{_UUID}))\.(?:parquet|json)|\.parquet)"
+)
+_SIDECAR = re.compile(r"(?:.*/)?([^/]+\.parquet)")
 _STRAY = re.compile(
     rf"{LEASES}/[^/]+"
     rf"|{CONSUMERS}/[^/]+"
@@ -76,11 +86,33 @@ _MAX_FOLDER = 120
 
 
 @dataclass(frozen=True, slots=True)
-class LogEntryName:
-    """The name of a file in ``_delta_log``: its version, and whether it is a checkpoint."""
+class CheckpointName:
+    """The name of a file of a checkpoint (Delta protocol, "Checkpoint Naming Scheme").
 
+    Attributes:
+        part: The number of this part, from 1 on.
+        parts: The number of all parts; None if the checkpoint is not in parts.
+        uuid: The UUID in the name; None without one.
+    """
+
+    part: int = 1
+    parts: int | None = None
+    uuid: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntryName:
+    """The name of a file in ``_delta_log``.
+
+    Attributes:
+        name: The name.
+        version: The version of the entry or the checkpoint.
+        checkpoint: What it says of a checkpoint; None if it is that of an entry.
+    """
+
+    name: str
     version: int
-    checkpoint: bool
+    checkpoint: CheckpointName | None = None
 
 
 def join(location: str, relative: str) -> str:
@@ -111,10 +143,28 @@ def names_since(version: int) -> str:
 def parse_log_entry(name: str) -> LogEntryName | None:
     """Parses a file name in ``_delta_log``; returns None for files that are neither commit nor checkpoint."""
     if match := _ENTRY.fullmatch(name):
-        return LogEntryName(int(match[1]), checkpoint=False)
-    if match := _CHECKPOINT.fullmatch(name):
-        return LogEntryName(int(match[1]), checkpoint=True)
-    return None
+        return LogEntryName(name, int(match[1]))
+    if (match := _CHECKPOINT.fullmatch(name)) is None:
+        return None
+    if match["parts"] is None:
+        return LogEntryName(name, int(match["version"]), CheckpointName(uuid=match["uuid"]))
+    part, parts = int(match["part"]), int(match["parts"])
+    return LogEntryName(name, int(match["version"]), CheckpointName(part, parts)) if 1 <= part <= parts else None
+
+
+def log_file_path(name: str) -> str:
+    """Makes the path of a file in ``_delta_log`` from its name."""
+    return f"{DELTA_LOG}/{name}"
+
+
+def sidecar_path(named: str) -> str | None:
+    """Makes ``_delta_log/_sidecars/<name>.parquet`` from what a checkpoint says; None if it names no such file.
+
+    A checkpoint has the encoded name, or a path that ends with it: all sidecars are in that folder, also if the table
+    was moved since.
+    """
+    match = _SIDECAR.fullmatch(decode_path(named))
+    return None if match is None else f"{SIDECARS}/{match[1]}"
 
 
 def data_path(partition: Partition, bucket: int, file_id: str) -> str:

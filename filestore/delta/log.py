@@ -5,23 +5,20 @@ from __future__ import annotations
 import bisect
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from filestore import layout
-from filestore.decoding import decoding, well_formed
-from filestore.delta.actions import LOG_OFFSET_APP, POSITION_APP, Action, file_key
-from filestore.delta.columns import ADD
+from filestore.decoding import well_formed
+from filestore.delta.actions import LOG_OFFSET_APP, POSITION_APP, Action
+from filestore.delta.checkpoint_files import CheckpointFiles, LogListing
+from filestore.delta.checkpoint_reading import checkpoint_state, read_checkpoint
 from filestore.delta.entry import decode, decode_first
 from filestore.delta.state import TableState, log_begins, snapshot_of
 from filestore.errors import Corrupt, NotFound
 from filestore.model.snapshot import Snapshot
-from filestore.parquet.whole import check_parquet, decoded_parquet
 from filestore.storage.interface import Storage
 
 __all__ = ["Commit", "DeltaLog", "show_time"]
@@ -29,9 +26,6 @@ __all__ = ["Commit", "DeltaLog", "show_time"]
 logger = logging.getLogger(__name__)
 
 Read = TypeVar("Read")
-Entries = frozenset[layout.LogEntryName]
-"""The names of entries and checkpoints that a listing shows."""
-
 _TOGETHER = 32
 """The greatest number of entries that are read concurrently."""
 
@@ -176,7 +170,7 @@ class DeltaLog:
     def _newest_listed(self) -> TableState:
         """Reads the newest version that a listing shows. It lists only what follows the last known checkpoint."""
         known = self.last_checkpoint()
-        return self.read_consistently(lambda entries: self._replay(None, entries), since=known)
+        return self.read_consistently(lambda listing: self._replay(None, listing), since=known)
 
     def last_checkpoint(self) -> int | None:
         """Returns the version of a checkpoint, usually the newest (Delta protocol, "Last Checkpoint File").
@@ -194,42 +188,41 @@ class DeltaLog:
 
     def oldest(self) -> TableState:
         """Reads the oldest version that the entries and checkpoints that are left still describe."""
-        entries = self._entries()
-        versions = _versions(entries)
-        if versions[:1] == [0]:
+        listing = self.listing()
+        if 0 in listing.entries:
             return self._from_first()
-        whole = sorted(set(versions) & set(_checkpoints(entries)))
+        whole = [version for version in listing.checkpoints if version in listing.entries]
         if not whole:
             raise Corrupt(
                 f"{self.location} has neither version 0 nor a checkpoint: restore its _delta_log from a backup",
                 code="version-gap",
             )
-        return self.checkpoint(whole[0])
+        return self._first_whole(listing.complete[whole[0]])
 
     def at(self, version: int) -> TableState:
         """Reads the state of one version. `NotFound` says which versions there are."""
-        entries = self._entries()
-        versions = _versions(entries)
+        listing = self.listing()
+        versions = listing.versions
         listed = versions and 0 <= version <= versions[-1]
         if not listed and (version < 0 or self.read_entry(version) is None):  # a listing may be late
             have = f"versions {versions[0]} to {versions[-1]}" if versions else "no version"
             raise NotFound(f"{self.name} has no version {version}; it has {have}", code="no-such-version")
-        return self._replay(version, entries)
+        return self._replay(version, listing)
 
-    def read_consistently(self, read: Callable[[Entries], Read], since: int | None = None) -> Read:
+    def read_consistently(self, read: Callable[[LogListing], Read], since: int | None = None) -> Read:
         """Reads several entries, and reads them again if some of them expired meanwhile.
 
         Args:
             read: Gets the names of the entries and checkpoints that exist.
             since: A version that may have a checkpoint: if it has one, older names are left out.
         """
-        entries = self._entries(since)
+        listing = self.listing(since)
         while True:
             try:
-                return read(entries)
+                return read(listing)
             except (NotFound, Corrupt):
-                before, entries = entries, self._entries()
-                if entries == before:
+                before, listing = listing, self.listing()
+                if listing == before:
                     raise
 
     def version_at(self, timestamp_ms: int) -> int:
@@ -237,10 +230,9 @@ class DeltaLog:
 
         Timestamps grow strictly with versions, whatever the writers' clocks show, so a bisection finds it.
         """
-        return self.read_consistently(lambda entries: self._version_at(timestamp_ms, entries))
+        return self.read_consistently(lambda listing: self._version_at(timestamp_ms, listing.versions))
 
-    def _version_at(self, timestamp_ms: int, entries: Entries) -> int:
-        versions = _versions(entries)
+    def _version_at(self, timestamp_ms: int, versions: Sequence[int]) -> int:
         found = bisect.bisect_right(versions, timestamp_ms, key=self._timestamp_ms)
         if not found and versions and versions[0] > 0:
             raise NotFound(
@@ -297,41 +289,40 @@ class DeltaLog:
 
     def listed(self) -> tuple[list[int], list[int]]:
         """Lists the versions whose entries exist, and those that have a checkpoint, each ascending."""
-        entries = self._entries()
-        return _versions(entries), _checkpoints(entries)
+        listing = self.listing()
+        return listing.versions, listing.checkpoints
 
-    def _entries(self, since: int | None = None) -> Entries:
-        """Lists the entries and checkpoints; only those from `since` on, if that version has a checkpoint."""
+    def listing(self, since: int | None = None) -> LogListing:
+        """Lists entries and checkpoints; only those from `since` on, if that version has a checkpoint."""
         folder = layout.join(self.location, layout.DELTA_LOG)
         after = "" if since is None else layout.names_since(since)
-        found = frozenset(e for n in self.storage.list_names(folder, after) if (e := layout.parse_log_entry(n)))
-        if since is None or layout.LogEntryName(since, checkpoint=True) in found:
-            return found
-        return self._entries()
+        found = LogListing.of(self.storage.list_names(folder, after))
+        return found if since is None or since in found.complete else self.listing()
 
-    def _replay(self, version: int | None, entries: Entries) -> TableState:
-        if not entries:
+    def _replay(self, version: int | None, listing: LogListing) -> TableState:
+        there = [*listing.versions, *listing.checkpoints]
+        if not there:
             raise NotFound(f"there is no table at {self.location}", code="no-table")
-        end = max(e.version for e in entries) if version is None else version
-        state = self._newest_whole([v for v in _checkpoints(entries) if v <= end], first=_versions(entries)[:1] == [0])
+        end = max(there) if version is None else version
+        state = self._first_whole(listing.until(end), first=0 in listing.entries)
         for entry in self.required(range(state.version + 1, end + 1)):
             state = state.next(entry.version, entry.actions)
         return state
 
-    def _newest_whole(self, checkpoints: Sequence[int], *, first: bool) -> TableState:
-        """Reads the newest checkpoint, or an older one in place of one that is damaged: entries give the same state.
+    def _first_whole(self, checkpoints: Sequence[CheckpointFiles], *, first: bool = False) -> TableState:
+        """Reads the first of some checkpoints that is not damaged: with the entries since each gives the same state.
 
         Args:
-            checkpoints: Versions that have one, ascending.
+            checkpoints: The checkpoints, newest first.
             first: Whether version 0 is left, which needs none.
         """
-        for number, version in enumerate(reversed(checkpoints), 1):
+        for number, files in enumerate(checkpoints, 1):
             try:
-                return self.checkpoint(version)
+                return self.read_checkpoint(files)
             except Corrupt as error:
                 if number == len(checkpoints) and not first:
                     raise
-                logger.warning("older entries are read instead of a checkpoint: %s", error)
+                logger.warning("another checkpoint or older entries are read instead of a checkpoint: %s", error)
         return self._from_first()
 
     def _from_first(self) -> TableState:
@@ -339,72 +330,30 @@ class DeltaLog:
         return TableState.initial(0, entry.actions)
 
     def replayed(self, version: int) -> TableState:
-        """Reads a version as its entries say, from an older checkpoint on: its own one is not looked at."""
-        entries = frozenset(e for e in self._entries() if not (e.checkpoint and e.version == version))
-        return self._replay(version, entries)
+        """Reads a version as its entries say, from an older checkpoint on: its own ones are not looked at."""
+        return self._replay(version, self.listing().without_checkpoints(version))
 
     def checkpoint(self, version: int) -> TableState:
-        """Reads the state that a checkpoint holds."""
-        # not by `open_read`: a table that is made again at the same place has checkpoints of the same names
-        path = layout.join(self.location, layout.checkpoint_path(version))
-        what = f"the checkpoint {path}"
-        data = self.storage.read(path)
-        with decoding(what, code="bad-delta-checkpoint"), well_formed(what, code="bad-delta-checkpoint"):
-            summed = check_parquet(data, path)
-            adds, actions = _actions_of(decoded_parquet(data, summed=summed))
-        [entry] = self.required([version])
-        info = [a for a in entry.actions if "commitInfo" in a]
-        try:
-            with decoding(what, code="bad-delta-checkpoint"):
-                state = TableState.initial(version, [*actions, *info], adds)
-                if not summed:
-                    next(iter(state.files), None)  # makes objects of all now: there are no checksums to rely on
-                follows = state.follows_from(entry.actions) and _has_files(adds, entry.actions)
-        except Corrupt as error:
-            raise Corrupt(f"{what} is damaged: {error}", code="bad-delta-checkpoint") from error
-        if not follows:
-            raise Corrupt(
-                f"{what} does not have what its version's log entry says, so it is damaged or another table's: remove "
-                "it, and readers take an older one",
-                code="bad-delta-checkpoint",
-            )
-        return state
+        """Reads the state that a version's checkpoint holds, of several that of the first one that is not damaged.
 
+        Raises:
+            Corrupt: ``bad-delta-checkpoint``.
+            NotFound: ``no-checkpoint``: it has none.
+        """
+        if files := self.listing(since=version).complete.get(version):
+            return self._first_whole(files)
+        raise NotFound(f"version {version} of {self.name} has no checkpoint", code="no-checkpoint")
 
-def _actions_of(checkpoint: pa.Table) -> tuple[pa.StructArray, list[Action]]:
-    """Returns the ``add`` actions of a checkpoint, and all others but ``remove``: their files are gone already.
+    def read_checkpoint(self, files: CheckpointFiles) -> TableState:
+        """Reads the state that a checkpoint holds.
 
-    Raises:
-        ValueError: it has files in sidecars (Delta protocol, "V2 Checkpoint Table Feature").
-    """
-    if "sidecar" in checkpoint.column_names and checkpoint.column("sidecar").null_count < checkpoint.num_rows:
-        raise ValueError("its files are in sidecars, which this version of Tablestore does not read")
-    adds = checkpoint.column("add").cast(ADD).combine_chunks()
-    others = checkpoint.select([name for name in checkpoint.column_names if name not in ("add", "remove")])
-    rows = others.filter(pc.is_null(adds)).to_pylist(maps_as_pydicts="strict")
-    last = adds.slice(adds.null_count)  # where ours are
-    files = adds.filter(pc.is_valid(adds)) if last.null_count else last
-    return files, [{k: v for k, v in row.items() if v is not None} for row in rows]
-
-
-def _has_files(adds: pa.StructArray, actions: Iterable[Action]) -> bool:
-    """Returns whether files are those of a version by its own actions: what these add, and not what they remove."""
-    listed = list(actions)
-    come = {file_key(action["add"]) for action in listed if "add" in action}
-    gone = {file_key(action["remove"]) for action in listed if "remove" in action} - come
-    paths = pc.struct_field(adds, "path")
-    if pc.any(pc.match_substring(paths, "%")).as_py():
-        paths = pa.array([layout.decode_path(path) for path in paths.to_pylist()], paths.type)
-    there = [pc.sum(pc.is_in(pa.array(list(some), paths.type), paths)).as_py() or 0 for some in (come, gone)]
-    return there == [len(come), 0]
-
-
-def _versions(entries: Entries) -> list[int]:
-    return sorted(entry.version for entry in entries if not entry.checkpoint)
-
-
-def _checkpoints(entries: Entries) -> list[int]:
-    return sorted(entry.version for entry in entries if entry.checkpoint)
+        Raises:
+            Corrupt: ``bad-delta-checkpoint``: it is damaged, or another table's.
+            NotFound: it is gone.
+        """
+        content = read_checkpoint(self.storage, self.location, files)
+        [entry] = self.required([files.version])
+        return checkpoint_state(content, files.version, entry.actions)
 
 
 def show_time(timestamp_ms: int) -> str:

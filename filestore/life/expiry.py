@@ -16,6 +16,7 @@ from datetime import timedelta
 from filestore import layout
 from filestore.commit.proposal import Premises, Proposal
 from filestore.delta.actions import RUN_DOMAIN, data_file, pending_run
+from filestore.delta.checkpoint_files import CheckpointFiles, LogListing
 from filestore.delta.log import Commit, DeltaLog
 from filestore.delta.state import TableState
 from filestore.errors import Corrupt, NotFound
@@ -43,7 +44,7 @@ class Expiry:
         first: The first version from which on all are retained.
         versions: How many versions it let expire.
         files: Paths of the files that it removed, relative to the table.
-        log_entries: How many entries and checkpoints of the log it removed.
+        log_entries: How many files of the log's entries and checkpoints it removed, sidecars not counted.
         bytes: The size of the files.
     """
 
@@ -130,10 +131,12 @@ def base_checkpoint(retained: Retained, versions: Sequence[int], checkpoints: Se
     return max((c for c in checkpoints if c <= retained.oldest and c in set(versions)), default=0)
 
 
-def removable_entries(retained: Retained, versions: Sequence[int], checkpoints: Sequence[int]) -> tuple[int, ...]:
-    """Returns the versions whose log entries can be removed: those before `base_checkpoint`. Pure."""
-    base = base_checkpoint(retained, versions, checkpoints)
-    return tuple(sorted({v for v in (*versions, *checkpoints) if v < base}))
+def removable_entries(retained: Retained, listing: LogListing) -> tuple[str, ...]:
+    """Returns the names of the entries and checkpoints that can be removed: those before `base_checkpoint`. Pure.
+
+    They are in the order in which to remove them: oldest first.
+    """
+    return tuple(listing.before(base_checkpoint(retained, listing.versions, listing.checkpoints)))
 
 
 def stored_rows(store: FileStore, planned: Expiry) -> int:
@@ -188,8 +191,7 @@ def _retained(store: FileStore, first: int, *states: TableState) -> Retained:
 
 def _planned(store: FileStore, lives: Lifetimes, retained: Retained, state: TableState) -> Expiry:
     log = store.delta_log
-    versions, checkpoints = log.listed()
-    entries = _entries(removable_entries(retained, versions, checkpoints), versions, checkpoints)
+    entries = removable_entries(retained, log.listing())
     expiring = max(0, retained.first - first_retained(state))
     files = _there(store, lives.unneeded(retained))
     return Expiry(retained.first, expiring, tuple(files), len(entries), sum(files.values()))
@@ -231,51 +233,34 @@ def _clean(store: FileStore, lives: Lifetimes, announced: TableState, versions: 
     retained = Retained(first, tuple(sorted(tagged)))
     files = _there(store, lives.unneeded(retained))
     store.storage.delete_all([layout.join(store.location, path) for path in files])
-    entries = _remove_entries(store, lives, retained)
+    entries = _remove_entries(store, retained)
     return Expiry(first_retained(announced), versions, tuple(files), entries, sum(files.values()))
 
 
-def _remove_entries(store: FileStore, lives: Lifetimes, retained: Retained) -> int:
+def _remove_entries(store: FileStore, retained: Retained) -> int:
     log = store.delta_log
-    versions, checkpoints = log.listed()
-    numbers = removable_entries(retained, versions, checkpoints)
-    if not numbers or not _stands(log, base_checkpoint(retained, versions, checkpoints)):
+    listing = log.listing()
+    names = removable_entries(retained, listing)
+    base = base_checkpoint(retained, listing.versions, listing.checkpoints)
+    if not names or not _stand(log, listing.complete[base]):
         return 0
-    paths = _entries(numbers, versions, checkpoints)
-    for path in paths:  # one by one: a request for many of them would not keep their order
-        store.storage.delete(layout.join(store.location, path))
-    return len(paths)
+    for name in names:  # one by one: a request for many of them would not keep their order
+        store.storage.delete(layout.join(store.location, layout.log_file_path(name)))
+    return len(names)
 
 
-def _stands(log: DeltaLog, checkpoint: int) -> bool:
-    """Returns whether a checkpoint is what the entries say: when they are removed, only the checkpoint is left."""
+def _stand(log: DeltaLog, checkpoints: Sequence[CheckpointFiles]) -> bool:
+    """Returns whether all checkpoints of a version are what the entries say: when these are removed, no more is left.
+
+    Each reader chooses one of them.
+    """
+    [version] = {files.version for files in checkpoints}
+    differs = "it is not what they say"
     try:
-        if log.checkpoint(checkpoint).same(log.replayed(checkpoint)):
+        replayed = log.replayed(version)
+        if all(log.read_checkpoint(files).same(replayed) for files in checkpoints):
             return True
-        differs = "it is not what they say"
     except Corrupt as error:
         differs = error.message
-    logger.warning(
-        "no entry of %s before the checkpoint of version %d is removed: %s", log.location, checkpoint, differs
-    )
+    logger.warning("no entry of %s before the checkpoint of version %d is removed: %s", log.location, version, differs)
     return False
-
-
-def _entries(some: Sequence[int], versions: Sequence[int], checkpoints: Sequence[int]) -> list[str]:
-    """Returns the paths of the entries and checkpoints of some versions, oldest first. Pure.
-
-    Args:
-        some: The versions, ascending.
-        versions: All versions that have an entry.
-        checkpoints: All versions that have a checkpoint.
-    """
-    stored, whole = set(versions), set(checkpoints)
-    return [
-        path
-        for version in some
-        for path, there in (
-            (layout.checkpoint_path(version), version in whole),
-            (layout.log_entry_path(version), version in stored),
-        )
-        if there
-    ]

@@ -84,7 +84,7 @@ class VersionTimes:
             Corrupt: ``version-gap``.
         """
         return self.store.delta_log.read_consistently(
-            lambda entries: self._timeline(newest, times_ms, sorted(e.version for e in entries if not e.checkpoint))
+            lambda listing: self._timeline(newest, times_ms, listing.versions)
         )
 
     def _timeline(self, newest: TableState, times_ms: Integers, listed: list[int]) -> Timeline:

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from filestore.delta.by_slot import BySlot
+from filestore.delta.checkpoint_files import LogListing
 from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest
+from filestore.layout import checkpoint_path, log_entry_path, parse_log_entry
 from filestore.life.expiry import base_checkpoint, first_to_keep, removable_entries
 from filestore.life.tags import Period, last_period, surplus_tags
 from filestore.model.files import DataFile, DeletionVector, Slot
@@ -191,4 +193,7 @@ def test_entries_go_below_the_checkpoint_that_all_stand_on(
     retained: Retained, versions: range, checkpoints: tuple[int, ...], base: int, gone: range | tuple[int, ...]
 ) -> None:
     assert base_checkpoint(retained, list(versions), list(checkpoints)) == base
-    assert removable_entries(retained, list(versions), list(checkpoints)) == tuple(gone)
+    paths = [*map(log_entry_path, versions), *map(checkpoint_path, checkpoints)]
+    names = removable_entries(retained, LogListing.of(path.rpartition("/")[2] for path in paths))
+    found = [entry.version for name in names if (entry := parse_log_entry(name))]
+    assert found == sorted(v for v in (*versions, *checkpoints) if v in gone), "oldest first"
