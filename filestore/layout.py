@@ -32,6 +32,7 @@ __all__ = [
     "encode_path",
     "fresh_overlay_path",
     "is_run",
+    "is_sidecar",
     "is_stray",
     "is_vector",
     "join",
@@ -67,7 +68,7 @@ _CHECKPOINT = re.compile(
     r"(?P<version>[0-9]{20})\.checkpoint"
     rf"(?:\.(?P<part>[0-9]{{10}})\.(?P<parts>[0-9]{{10}})\.parquet|\.(?P<uuid>(?i:{_UUID}))\.(?:parquet|json)|\.parquet)"
 )
-_SIDECAR = re.compile(r"(?:.*/)?([^/]+\.parquet)")
+_SIDECAR = re.compile(r"(?:.*/)?([^/.][^/]*\.parquet)")
 _STRAY = re.compile(
     rf"{LEASES}/[^/]+"
     rf"|{CONSUMERS}/[^/]+"
@@ -165,6 +166,12 @@ def sidecar_path(named: str) -> str | None:
     """
     match = _SIDECAR.fullmatch(decode_path(named))
     return None if match is None else f"{SIDECARS}/{match[1]}"
+
+
+def is_sidecar(relative: str) -> bool:
+    """Returns whether a path may be that of a sidecar."""
+    folder, _, name = relative.rpartition("/")
+    return folder == SIDECARS and _SIDECAR.fullmatch(name) is not None
 
 
 def data_path(partition: Partition, bucket: int, file_id: str) -> str:

@@ -20,6 +20,7 @@ from filestore.delta.actions import (
     add_action,
     cdc_action,
     domain_action,
+    kept_features,
     metadata_action,
     no_domain_action,
     protocol_action,
@@ -141,7 +142,8 @@ def _definition_actions(proposal: Proposal, state: TableState) -> list[Action]:
     definition = proposal.definition or state.definition
     fences = state.fences or bool(proposal.log.fenced or proposal.files.orphans)
     more = definition.features > state.definition.features or fences > state.fences
-    protocol = protocol_action(definition.features, fences=fences, catalog_commits=state.catalog_commits)
+    features = definition.features | kept_features(state.protocol)
+    protocol = protocol_action(features, fences=fences, catalog_commits=state.catalog_commits)
     actions = [protocol] if more else []
     if proposal.definition is not None:
         actions.append(metadata_action(definition, state.table_id, state.created_ms))

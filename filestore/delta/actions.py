@@ -30,6 +30,7 @@ __all__ = [
     "data_file",
     "domain_action",
     "file_key",
+    "kept_features",
     "metadata_action",
     "no_domain_action",
     "pending_run",
@@ -72,13 +73,14 @@ _WRITER_FEATURES = [
     WRITER_FEATURE,
 ]
 _EVOLUTION_FEATURES = [COLUMN_MAPPING, TYPE_WIDENING]  # of readers and writers; only where the schema needs them
+_V2_CHECKPOINT = "v2Checkpoint"  # of readers and writers; only where somebody has switched it on
 
 
 def protocol_action(features: Collection[str] = (), *, fences: bool = False, catalog_commits: bool = False) -> Action:
     """Returns the ``protocol`` action: reader 3, writer 7, and a writer feature that stops writers that know no keys.
 
     Args:
-        features: Features that changes of the schema have switched on.
+        features: Features of readers and writers that changes of the schema, or others, have switched on.
         fences: Whether writers have to respect fences.
         catalog_commits: Whether writers have to claim versions in the catalog's database.
     """
@@ -97,12 +99,17 @@ def check_protocol(protocol: Mapping[str, Any]) -> None:
     """Refuses a table of a later Tablestore: `Unsupported` names the feature that this version does not know."""
     ours = [*_WRITER_FEATURES, FENCES, CATALOG_COMMITS]
     for kind, known in (("readerFeatures", _READER_FEATURES), ("writerFeatures", ours)):
-        if unknown := sorted(set(protocol.get(kind) or ()) - {*known, *_EVOLUTION_FEATURES}):
+        if unknown := sorted(set(protocol.get(kind) or ()) - {*known, *_EVOLUTION_FEATURES, _V2_CHECKPOINT}):
             raise Unsupported(
                 f"the table needs the Delta feature {unknown[0]!r}, which this version of Tablestore does not know: "
                 "use a later one",
                 code="unknown-feature",
             )
+
+
+def kept_features(protocol: Mapping[str, Any]) -> frozenset[str]:
+    """Returns the features of a table's protocol that no definition needs, and that later ones keep all the same."""
+    return frozenset({_V2_CHECKPOINT} & set(protocol.get("readerFeatures") or ()))
 
 
 def metadata_action(definition: TableDefinition, table_id: str, created_ms: int) -> Action:

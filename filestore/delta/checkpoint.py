@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from filestore import layout
 from filestore.delta.actions import Action
+from filestore.delta.checkpoint_files import CheckpointFiles
 from filestore.delta.columns import ADD, ColumnFiles
 from filestore.delta.log import DeltaLog
 from filestore.delta.state import TableState
@@ -175,8 +176,9 @@ def _write(log: DeltaLog, state: TableState, path: str, data: bytes) -> None:
         return
     except AlreadyExists:
         pass
+    name = path.rpartition("/")[2]
     try:
-        if log.checkpoint(state.version).table_id == state.table_id:
+        if log.read_checkpoint(CheckpointFiles(state.version, (name,))).table_id == state.table_id:
             return  # another process has written it
     except (Corrupt, NotFound) as error:
         logger.warning("a checkpoint of %s is replaced: %s", log.location, error)

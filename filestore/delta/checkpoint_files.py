@@ -51,7 +51,7 @@ class LogListing:
         ordered = sorted(parsed, key=lambda found: (found.version, found.name))
         by_version: dict[int, list[layout.LogEntryName]] = {}
         for found in ordered:
-            if found.checkpoint == layout.CheckpointName():  # the others are not read yet
+            if found.checkpoint is not None:
                 by_version.setdefault(found.version, []).append(found)
         complete = {version: _complete(version, some) for version, some in by_version.items()}
         return cls(

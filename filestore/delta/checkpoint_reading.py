@@ -1,12 +1,14 @@
 """Reads checkpoints: the actions of a version, out of one or more files (FORMAT.md section 2; Delta, "Checkpoints").
 
-Its errors say that a checkpoint is damaged or another table's. Readers take an older one then, so nothing of a
-checkpoint counts unless all of it is there.
+A checkpoint is one file, several parts, or a file that names sidecars, which have the actions of files. Its errors say
+that it is damaged or another table's. Readers take an older one then, so nothing of a checkpoint counts unless all of
+it is there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -18,19 +20,26 @@ from filestore.decoding import decoding, well_formed
 from filestore.delta.actions import Action, file_key
 from filestore.delta.checkpoint_files import CheckpointFiles
 from filestore.delta.columns import ADD
+from filestore.delta.entry import decode
 from filestore.delta.state import TableState
-from filestore.errors import Corrupt
+from filestore.errors import Corrupt, NotFound
 from filestore.parquet.whole import check_parquet, decoded_parquet
 from filestore.storage.interface import Storage
 
-__all__ = ["CheckpointContent", "checkpoint_state", "read_checkpoint"]
+__all__ = ["CheckpointContent", "checkpoint_state", "named_sidecars", "read_checkpoint"]
 
 _CODE = "bad-delta-checkpoint"
+_TOGETHER = 8
+"""The greatest number of parts or sidecars whose bytes are in memory at once."""
+
+_OF_FILES = frozenset(["add", "remove"])
+_OF_V2 = frozenset(["checkpointMetadata", "sidecar"])
+_KNOWN = _OF_FILES | _OF_V2 | {"cdc", "commitInfo", "domainMetadata", "metaData", "protocol", "txn"}
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointContent:
-    """The actions of a checkpoint.
+    """The actions of a checkpoint, or of one of its files.
 
     Attributes:
         what: What was read, for errors.
@@ -46,20 +55,113 @@ class CheckpointContent:
 
 
 def read_checkpoint(storage: Storage, location: str, files: CheckpointFiles) -> CheckpointContent:
-    """Reads a checkpoint.
+    """Reads a checkpoint with all its parts or sidecars.
 
     Raises:
-        Corrupt: ``bad-delta-checkpoint``.
+        Corrupt: ``bad-delta-checkpoint``: it is damaged, or lacks a sidecar.
         NotFound: it is gone.
     """
+    own = [layout.join(location, layout.log_file_path(name)) for name in files.names]
+    found = [_content(f"the checkpoint {path}", path, data) for path, data in _parts(storage, own)]
+    what = found[0].what
+    with _readable(what):
+        named = _sidecars(location, found)
+        if named and not files.may_have_sidecars:
+            raise ValueError("one of several parts names sidecars")
+    for path, data in _read_each(storage, list(named)):
+        found.append(_sidecar(f"the sidecar {path} of {what}", path, data, named[path]))
+    with _readable(what):
+        return _joined(files.version, found)
+
+
+def named_sidecars(storage: Storage, location: str, files: CheckpointFiles) -> frozenset[str]:
+    """Returns the paths of the sidecars that a checkpoint names; errors as in `read_checkpoint`."""
+    if not files.may_have_sidecars:
+        return frozenset()
+    [path] = (layout.join(location, layout.log_file_path(name)) for name in files.names)
+    content = _content(f"the checkpoint {path}", path, storage.read(path))
+    with _readable(content.what):
+        return frozenset(_sidecars(location, [content]))
+
+
+def _parts(storage: Storage, paths: Sequence[str]) -> Iterator[tuple[str, bytes]]:
     # not by `open_read`: a table that is made again at the same place has checkpoints of the same names
-    [name] = files.names
-    path = layout.join(location, layout.log_file_path(name))
-    data = storage.read(path)
-    with _readable(what := f"the checkpoint {path}"):
-        summed = check_parquet(data, path)
-        adds, others = _actions_of(decoded_parquet(data, summed=summed))
+    if len(paths) == 1:
+        yield paths[0], storage.read(paths[0])
+        return
+    for path, data in _read_each(storage, paths):
+        if data is None:
+            raise NotFound(f"{path} does not exist: it was removed since it was listed", code="no-checkpoint")
+        yield path, data
+
+
+def _read_each(storage: Storage, paths: Sequence[str]) -> Iterator[tuple[str, bytes | None]]:
+    for start in range(0, len(paths), _TOGETHER):
+        some = paths[start : start + _TOGETHER]
+        yield from zip(some, storage.read_each(some), strict=True)
+
+
+def _content(what: str, path: str, data: bytes) -> CheckpointContent:
+    """Reads one file: JSON or Parquet, as its name says."""
+    with _readable(what):
+        if path.endswith(".json"):
+            actions = [_given(action) for action in decode(data)]
+            adds = pa.array([action["add"] for action in actions if "add" in action], ADD)
+            others, summed = [action for action in actions if not action.keys() & _OF_FILES], False
+        else:
+            summed = check_parquet(data, path)
+            adds, others = _actions_of(decoded_parquet(data, summed=summed))
+        if unknown := sorted({kind for action in others for kind in action} - _KNOWN):
+            raise ValueError(f"it has an action {unknown[0]!r}, which the Delta protocol does not know")
     return CheckpointContent(what, adds, tuple(others), summed)
+
+
+def _sidecar(what: str, path: str, data: bytes | None, size: int) -> CheckpointContent:
+    """Reads a sidecar of a known size in bytes. It has actions of files only."""
+    if data is None:
+        raise Corrupt(f"{what} does not exist: restore it from a backup", code=_CODE)
+    with _readable(what):
+        if len(data) != size:
+            raise ValueError(f"it has {len(data)} bytes instead of {size}")
+        content = _content(what, path, data)
+        if content.others:
+            raise ValueError("it has other actions than those of files")
+    return content
+
+
+def _sidecars(location: str, contents: Iterable[CheckpointContent]) -> dict[str, int]:
+    """Returns the paths of the sidecars that some files name, with their sizes in bytes.
+
+    Raises:
+        ValueError: a name is none of a sidecar.
+    """
+    sidecars: dict[str, int] = {}
+    for named in (action["sidecar"] for content in contents for action in content.others if "sidecar" in action):
+        if (relative := layout.sidecar_path(named["path"])) is None:
+            raise ValueError(f"it names a sidecar {named['path']!r}")
+        sidecars[layout.join(location, relative)] = int(named["sizeInBytes"])
+    return sidecars
+
+
+def _joined(version: int, contents: Sequence[CheckpointContent]) -> CheckpointContent:
+    """Returns all actions of a checkpoint.
+
+    Raises:
+        ValueError: they are not those of one version: two writers have mixed their parts, or one is damaged.
+    """
+    adds = pa.concat_arrays([content.adds for content in contents])
+    others = [action for content in contents for action in content.others]
+    if len(contents) > 1 and pc.count_distinct(paths := pc.struct_field(adds, "path")).as_py() != len(paths):
+        raise ValueError("it has a file twice")
+    counts = Counter(kind for action in others for kind in action)
+    for kind in ("metaData", "protocol"):
+        if counts[kind] != 1:
+            raise ValueError(f"it has {counts[kind]} actions {kind!r} instead of one")
+    for action in others:
+        if (own := action.get("checkpointMetadata")) is not None and own["version"] != version:
+            raise ValueError(f"it is one of version {own['version']}")
+    own_only = tuple(action for action in others if not action.keys() & _OF_V2)
+    return CheckpointContent(contents[0].what, adds, own_only, all(content.summed for content in contents))
 
 
 def checkpoint_state(content: CheckpointContent, version: int, entry: Iterable[Action]) -> TableState:
@@ -99,20 +201,28 @@ def _readable(what: str) -> Iterator[None]:
         yield
 
 
-def _actions_of(checkpoint: pa.Table) -> tuple[pa.StructArray, list[Action]]:
-    """Returns the ``add`` actions of a checkpoint, and all others but ``remove``.
+def _actions_of(rows: pa.Table) -> tuple[pa.StructArray, list[Action]]:
+    """Returns the ``add`` actions of a Parquet file, and all others but ``remove``.
 
-    Raises:
-        ValueError: it has files in sidecars (Delta protocol, "V2 Checkpoint Table Feature").
+    A file without a column for the former names sidecars, or is one whose files have all been removed.
     """
-    if "sidecar" in checkpoint.column_names and checkpoint.column("sidecar").null_count < checkpoint.num_rows:
-        raise ValueError("its files are in sidecars, which this version of Tablestore does not read")
-    adds = checkpoint.column("add").cast(ADD).combine_chunks()
-    others = checkpoint.select([name for name in checkpoint.column_names if name not in ("add", "remove")])
-    rows = others.filter(pc.is_null(adds)).to_pylist(maps_as_pydicts="strict")
+    names = [name for name in rows.column_names if rows.column(name).null_count < rows.num_rows]
+    if "add" in rows.column_names or not {"remove", "sidecar"} & set(names):
+        adds = rows.column("add").cast(ADD).combine_chunks()
+    else:
+        adds = pa.nulls(rows.num_rows, ADD)
+    neither = pc.is_null(adds)
+    if "remove" in names:
+        neither = pc.and_(neither, pc.is_null(rows.column("remove")))
+    others = rows.select([name for name in names if name not in _OF_FILES])
+    found = others.filter(neither).to_pylist(maps_as_pydicts="strict") if others.num_columns else []
     last = adds.slice(adds.null_count)  # where ours are
     files = adds.filter(pc.is_valid(adds)) if last.null_count else last
-    return files, [{k: v for k, v in row.items() if v is not None} for row in rows]
+    return files, [_given(row) for row in found]
+
+
+def _given(row: Action) -> Action:
+    return {kind: value for kind, value in row.items() if value is not None}
 
 
 def _has_files(adds: pa.StructArray, actions: Iterable[Action]) -> bool:

@@ -85,11 +85,11 @@ def test_regression_a_checkpoint_whose_files_are_in_sidecars_is_not_one_without_
     path = Path(store.location, layout.checkpoint_path(8))
     rows = pq.read_table(path)
     names = [name for name in rows.column_names if name != "sidecar"]
-    sidecar = pa.array([None] * (rows.num_rows - 1) + [{"path": "x.parquet"}])
+    sidecar = pa.array([None] * (rows.num_rows - 1) + [{"path": "x.parquet", "sizeInBytes": 7}])
     no_adds = pa.nulls(rows.num_rows, pa.struct([("path", pa.string())]))
     without = rows.select(names).set_column(names.index("add"), "add", no_adds)
     path.write_bytes(parquet_bytes(without.append_column("sidecar", sidecar)))
-    with pytest.raises(Corrupt, match="sidecars, which this version"):
+    with pytest.raises(Corrupt, match="_sidecars/x.parquet .* does not exist"):
         store.delta_log.checkpoint(8)
     assert reopen(store).state() == store.state()
 
