@@ -86,7 +86,7 @@ def read_history(log: DeltaLog, version: int | None, findings: Findings, files: 
         expected = number + 1
         state = _begin(log, history, number) if number == begin > 0 else _follow(log, history, state, number, files)
         if state is not None and number in checkpoints:
-            _check_checkpoint(log, findings, state)
+            _check_checkpoints(log, findings, state)
         if number == wanted:
             history.state = state
     history.newest = state
@@ -198,13 +198,18 @@ def _note_schemas(history: History, before: TableState | None, after: TableState
 
 
 def _from_checkpoint(log: DeltaLog, findings: Findings, number: int) -> TableState | None:
-    """The state that a checkpoint holds; None if there is none, or none that can be read."""
-    try:
-        return log.checkpoint(number) if number in log.checkpoints() else None
-    except BROKEN as error:
-        message = f"the checkpoint of version {number} cannot be read: {error}"
-        findings.add(Invariant.CHECKPOINT, message, version=number)
-        return None
+    """The state that a version's checkpoint holds; None if there is none, or none that can be read."""
+    return next(_stored(log, findings, number), None)
+
+
+def _stored(log: DeltaLog, findings: Findings, number: int) -> Iterator[TableState]:
+    """Yields what each of the checkpoints of a version holds."""
+    for files in log.listing(since=number).complete.get(number, ()):
+        try:
+            yield log.read_checkpoint(files)
+        except BROKEN as error:
+            message = f"the checkpoint of version {number} cannot be read: {error}"
+            findings.add(Invariant.CHECKPOINT, message, version=number)
 
 
 def _state_at(log: DeltaLog, findings: Findings, version: int) -> TableState | None:
@@ -358,18 +363,17 @@ def _check_apps(findings: Findings, entry: Commit) -> None:
             )
 
 
-def _check_checkpoint(log: DeltaLog, findings: Findings, state: TableState) -> None:
-    version, stored = state.version, _from_checkpoint(log, findings, state.version)
-    if stored is None:
-        return
+def _check_checkpoints(log: DeltaLog, findings: Findings, state: TableState) -> None:
+    version = state.version
     compared = [column.name for column in fields(TableState) if column.compare]
-    differing = [name for name in compared if getattr(stored, name) != getattr(state, name)]
-    if differing:
-        findings.add(
-            Invariant.CHECKPOINT,
-            f"the checkpoint of version {version} differs from the log in {', '.join(differing)}",
-            version=version,
-        )
+    for stored in _stored(log, findings, version):
+        differing = [name for name in compared if getattr(stored, name) != getattr(state, name)]
+        if differing:
+            findings.add(
+                Invariant.CHECKPOINT,
+                f"the checkpoint of version {version} differs from the log in {', '.join(differing)}",
+                version=version,
+            )
 
 
 def _note_references(history: History, entry: Commit) -> None:

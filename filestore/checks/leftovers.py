@@ -11,6 +11,7 @@ from filestore.delta.state import TableState
 from filestore.errors import Corrupt
 from filestore.retention.holds import is_lapsed, read_hold
 from filestore.retention.overlays import OVERLAY_MS, old_overlays
+from filestore.retention.sidecars import SIDECAR_MS, unnamed_sidecars
 from filestore.storage.interface import FileInfo
 from filestore.table import FileStore
 
@@ -78,8 +79,12 @@ def leftovers(
     prefix, overlays = layout.join(store.location, ""), layout.join(store.location, layout.OVERLAYS)
     overlaid = [info for info in files if info.path.startswith(f"{overlays}/")]
     old = tuple(f"{path}/" for path in old_overlays(overlays, overlaid, store.ambient.now_ms() - OVERLAY_MS))
+    unnamed = unnamed_sidecars(store.delta_log, files, store.ambient.now_ms() - SIDECAR_MS)
+    yield from (Leftover(info.path.removeprefix(prefix), "sidecar", info.size, info.modified_ms) for info in unnamed)
     for info in files:
         relative = info.path.removeprefix(prefix)
+        if relative.startswith(f"{layout.SIDECARS}/"):
+            continue
         if relative in referenced or relative.startswith(f"{layout.LOG_STORE}/"):
             continue
         if info.path.startswith(f"{overlays}/") and not info.path.startswith(old):

@@ -26,6 +26,7 @@ from filestore.retention.history import followed, history_of
 from filestore.retention.holds import holds
 from filestore.retention.lifetimes import Lifetimes, Retained
 from filestore.retention.rules import RETENTION_DOMAIN, first_retained, tags_of
+from filestore.retention.sidecars import SIDECAR_MS, unnamed_sidecars
 from filestore.table import FileStore
 
 __all__ = ["Expiry", "base_checkpoint", "expire", "first_to_keep", "removable_entries", "stored_rows"]
@@ -246,6 +247,9 @@ def _remove_entries(store: FileStore, retained: Retained) -> int:
         return 0
     for name in names:  # one by one: a request for many of them would not keep their order
         store.storage.delete(layout.join(store.location, layout.log_file_path(name)))
+    stored = store.storage.walk(layout.join(store.location, layout.SIDECARS))
+    unnamed = unnamed_sidecars(log, stored, store.ambient.now_ms() - SIDECAR_MS)
+    store.storage.delete_all([info.path for info in unnamed])  # after the checkpoints: no reader needs them any more
     return len(names)
 
 

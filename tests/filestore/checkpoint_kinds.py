@@ -50,10 +50,11 @@ _V2 = _V1 | {
 
 @dataclass(slots=True)
 class Live:
-    """The actions of a version that a checkpoint has."""
+    """The actions of a version that a checkpoint has, and sidecars that have those of its files already."""
 
     files: list[Action] = field(default_factory=list)
     others: list[Action] = field(default_factory=list)
+    sidecars: Sequence[Path] = ()
 
     @classmethod
     def at(cls, log: Path, version: int) -> Live:
@@ -101,13 +102,14 @@ def _multi_part(log: Path, version: int, live: Live, dice: random.Random) -> Non
 def _v2(named: str, ends: str = "parquet", *, sidecars: bool = True) -> Callable[..., None]:
     def write(log: Path, version: int, live: Live, dice: random.Random) -> None:
         actions: list[Action] = [{"checkpointMetadata": {"version": version}}, *live.others]
-        if sidecars:
+        if live.sidecars:
+            actions += map(_named, live.sidecars)
+        elif sidecars:
             split = dice.randint(0, len(live.files))
             for some in (live.files[:split], live.files[split:]):
                 path = log / "_sidecars" / f"{uuid.UUID(int=dice.getrandbits(128), version=4)}.parquet"
                 _parquet(path, some, _OF_FILES)
-                size = path.stat().st_size
-                actions.append({"sidecar": {"path": path.name, "sizeInBytes": size, "modificationTime": version}})
+                actions.append(_named(path))
         else:
             actions += live.files
         unique = f".{uuid.UUID(int=dice.getrandbits(128), version=4)}" if named == "uuid" else ""
@@ -118,6 +120,12 @@ def _v2(named: str, ends: str = "parquet", *, sidecars: bool = True) -> Callable
             _parquet(path, actions, _V2)
 
     return write
+
+
+def _named(sidecar: Path) -> Action:
+    written = sidecar.stat()
+    named = {"path": sidecar.name, "sizeInBytes": written.st_size, "modificationTime": written.st_mtime_ns // 10**6}
+    return {"sidecar": named}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +155,25 @@ KINDS = {
 }
 
 
-def write_kind(location: str, kind: str, version: int, *, hint: bool = False) -> list[Path]:
-    """Writes a checkpoint of a version from the entries, all of which must be there; returns its files in the log."""
-    log = Path(location, "_delta_log")
-    before = set(log.glob("*.checkpoint*"))
-    KINDS[kind].write(log, version, Live.at(log, version), random.Random(f"{kind} {version}"))
+def write_kind(
+    location: str, kind: str, version: int, *, hint: bool = False, reuse: Sequence[Path] = (), without: int = 0
+) -> list[Path]:
+    """Writes a checkpoint of a version from the entries, all of which must be there.
+
+    Args:
+        location: The table.
+        kind: The kind, a key of `KINDS`.
+        version: The version.
+        hint: Whether it is named as the last one.
+        reuse: Sidecars that are named instead of new ones; they have to have the version's files.
+        without: How many of the version's files are left out.
+
+    Returns:
+        Its files in the log, without sidecars.
+    """
+    log, before = Path(location, "_delta_log"), set(Path(location, "_delta_log").glob("*.checkpoint*"))
+    live = Live.at(log, version)
+    KINDS[kind].write(log, version, Live(live.files[without:], live.others, reuse), random.Random(f"{kind} {version}"))
     if hint:
         more = {"parts": 3} if kind == "multi-part" else {}
         (log / "_last_checkpoint").write_text(json.dumps({"version": version, "size": 1, **more}))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,17 +19,20 @@ from hypothesis import strategies as st
 from compaction.compact import compact_table
 from filestore import layout
 from filestore.checks.report import Invariant
+from filestore.commit.fence import fence_files
 from filestore.commit.proposal import AppVersion
+from filestore.delta.actions import FENCES
 from filestore.delta.checkpoint import write_checkpoint
 from filestore.delta.checkpoint_files import LogListing
 from filestore.delta.state import Replayed
 from filestore.doctor import examine
-from filestore.errors import Corrupt
+from filestore.errors import Corrupt, Unavailable
 from filestore.life.expiry import expire
 from filestore.life.orphans import clean_orphans
-from filestore.life.tags import create_tag
+from filestore.life.tags import create_tag, delete_tag
 from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
+from tests.faults import Call, FaultyStorage
 from tests.filestore.checkpoint_kinds import (
     FEATURE,
     KINDS,
@@ -39,6 +41,7 @@ from tests.filestore.checkpoint_kinds import (
     sidecars_of,
     write_kind,
 )
+from tests.filestore.surgery import edit_entry
 from tests.folders import memory_folder
 from tests.tables import (
     assert_healthy,
@@ -328,3 +331,220 @@ def test_sidecars_are_found_by_their_names(made: FileStore, folder: Path, path: 
     edit_lines(file, lambda lines: named_otherwise(lines, renamed, "x.json"))
     with pytest.raises(Corrupt, match=r"names a sidecar 'x\.json'"):
         store.delta_log.checkpoint(AT)
+
+
+def aged(store: FileStore) -> None:
+    """Makes all sidecars older than a day by the clock of the tests."""
+    for path in sidecars_of(store.location):
+        os.utime(path, (1, 1))
+
+
+def next_version(store: FileStore) -> None:
+    write(store, [{"id": 5, "p": "é x", "s": store.state().version}])
+
+
+def expiring(folder: Path, kind: str) -> FileStore:
+    """A table that keeps one version, and another one by a tag."""
+    store = table(folder, **KEEP_FEW)
+    delete_tag(store, "kept")
+    if KINDS[kind].v2:
+        set_feature(store.location)
+    create_tag(store, "held", AT)
+    return reopen(store)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_expiry_removes_all_of_an_expired_one(folder: Path, kind: str) -> None:
+    store, each = expiring(folder, kind), 3 if kind == "multi-part" else 1
+    write_kind(store.location, kind, EARLIER)
+    former = sidecars_of(store.location)
+    write_kind(store.location, kind, AT, hint=True)
+    later = [path for path in sidecars_of(store.location) if path not in former]
+    write_kind(store.location, kind, LAST)
+    last = [path for path in sidecars_of(store.location) if path not in former + later]
+    assert len(former) == len(later) == len(last)
+    Path(store.location, "_delta_log", f"{3:020d}.checkpoint.{1:010d}.{2:010d}.parquet").write_bytes(b"")
+    expected = read(store)
+    assert expire(store).log_entries == AT + 1 + each
+    assert sidecars_of(store.location) == sorted(former + later + last), "they are young"
+    assert list(store.delta_log.listing().stored) == [AT, LAST]
+    assert read(reopen(store)) == expected
+    assert_others_read(reopen(store), v2=KINDS[kind].v2)
+    assert_healthy(reopen(store))
+
+    aged(store)
+    assert {f.code for f in examine(reopen(store)).findings} == ({Invariant.ORPHAN} if former else set())
+    orphans = clean_orphans(store, 0, dry_run=True, even_young=True)
+    assert [left.path for left in orphans] == [str(path.relative_to(store.location)) for path in former]
+    delete_tag(store, "held")
+    assert expire(store).log_entries == LAST - AT + each
+    assert sidecars_of(store.location) == last
+    assert store.delta_log.checkpoints() == [LAST]
+    assert read(reopen(store)) == expected
+    assert_others_read(reopen(store), v2=KINDS[kind].v2)
+    assert_healthy(reopen(store))
+
+
+@pytest.mark.parametrize("kind", SIDECARS)
+def test_a_sidecar_stays_as_long_as_a_checkpoint_names_it(folder: Path, kind: str) -> None:
+    store = expiring(folder, kind)
+    version = store.state().version
+    write_kind(store.location, kind, version - 1)
+    shared = sidecars_of(store.location)
+    write_kind(store.location, kind, version, hint=True, reuse=shared)  # a tag has changed no file
+    assert sidecars_of(store.location) == shared
+    assert store.delta_log.checkpoint(version).same(store.state())
+    delete_tag(store, "held")
+    aged(store)
+    expected = read(store)
+    assert expire(store).log_entries == version + 1
+    assert store.delta_log.checkpoints() == [version]
+    assert clean_orphans(store, 0, dry_run=False, even_young=True) == []
+    assert sidecars_of(store.location) == shared
+    assert read(reopen(store)) == expected
+    assert_others_read(reopen(store), v2=True)
+    assert_healthy(reopen(store))
+
+    next_version(store)
+    write_checkpoint(store.delta_log, replace(store.state(), replayed=Replayed(version, 10_000)))
+    expected = read(store)
+    assert expire(store).log_entries
+    assert sidecars_of(store.location) == []
+    assert read(reopen(store)) == expected
+    assert_healthy(reopen(store))
+
+
+@pytest.mark.parametrize("kind", SIDECARS)
+def test_a_clean_up_removes_sidecars_without_a_checkpoint(made: FileStore, folder: Path, kind: str) -> None:
+    """A writer died before it wrote the file that names them. The clean-up took all sidecars for data files."""
+    store = copied(made, folder, kind)
+    [main] = write_kind(store.location, kind, AT)
+    gone = sidecars_of(store.location)
+    main.unlink()
+    write_kind(store.location, kind, EARLIER)
+    assert clean_orphans(store, 0, dry_run=False, even_young=True) == []
+    aged(store)
+    [damaged] = Path(store.location, "_delta_log").glob(f"{EARLIER:020d}.checkpoint*")
+    whole = damaged.read_bytes()
+    damaged.write_bytes(b"PAR1xxxxPAR1")
+    assert clean_orphans(store, 0, dry_run=False, even_young=True) == [], "it may name any of them"
+    damaged.write_bytes(whole)
+    assert len(clean_orphans(store, 0, dry_run=False, even_young=True)) == len(gone)
+    assert [path for path in gone if path.exists()] == []
+    assert store.delta_log.checkpoint(EARLIER).same(store.state(EARLIER))
+    assert_healthy(reopen(store))
+
+
+@pytest.mark.parametrize("call", range(1, 8))
+@pytest.mark.parametrize("kind", ["multi-part", "v2-json"])
+def test_an_expiry_that_dies_leaves_what_all_readers_read(folder: Path, kind: str, call: int) -> None:
+    """No reader takes what is left of an expired checkpoint."""
+    store = expiring(folder, kind)
+    for version in (EARLIER, AT, LAST):
+        write_kind(store.location, kind, version, hint=True)
+    delete_tag(store, "held")
+    aged(store)
+    expected, left = read(store), [call * 2]
+
+    def dies(made: Call) -> None:
+        if made.operation in ("delete", "delete_all") and "_delta_log" in made.path and not made.done:
+            left[0] -= 1
+            if left[0] == 0:
+                raise Unavailable("no answer")
+
+    with pytest.raises(Unavailable):
+        expire(reopen(store, FaultyStorage(LocalStorage(), dies)))
+    assert read(reopen(store)) == expected
+    assert_others_read(reopen(store), v2=KINDS[kind].v2)
+    expire(reopen(store))
+    assert store.delta_log.checkpoints() == [LAST]
+    assert_healthy(reopen(store))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_doctor_and_an_expiry_find_one_that_is_not_what_the_entries_say(folder: Path, kind: str) -> None:
+    store = expiring(folder, kind)
+    delete_tag(store, "held")
+    written = write_kind(store.location, kind, AT, without=1)
+    [finding] = examine(reopen(store)).problems
+    assert (finding.code, finding.message) == (
+        Invariant.CHECKPOINT,
+        f"the checkpoint of version {AT} differs from the log in files, totals",
+    )
+    assert expire(store).log_entries == 0
+    if kind != "classic":
+        write_kind(store.location, "classic", AT)
+        if "classic-name" not in kind:
+            assert [f.code for f in examine(reopen(store)).problems] == [Invariant.CHECKPOINT]
+            assert expire(store).log_entries == 0, "other readers may choose the wrong one"
+    for path in written:
+        path.unlink()
+    write_kind(store.location, "classic", AT)
+    next_version(store)
+    next_version(store)
+    assert expire(store).log_entries == AT
+    assert_healthy(reopen(store))
+
+
+def test_deltalake_writes_v2_by_the_classic_name(made: FileStore, folder: Path) -> None:
+    """It does so in a table with the feature."""
+    store = copied(made, folder, "v2-json")
+    expected = store.state()
+    deltalake.DeltaTable(store.location).create_checkpoint()
+    path = Path(store.location, layout.checkpoint_path(expected.version))
+    assert "checkpointMetadata" in pq.read_schema(path).names
+    forget_entries(store.location, expected.version)
+    assert reopen(store).state() == expected
+    assert_others_read(reopen(store), v2=True)
+
+
+def test_a_table_with_the_feature_keeps_it(made: FileStore, folder: Path) -> None:
+    """Without it Spark refuses its V2 checkpoints. Ours are the classic ones there, too."""
+    store = copied(made, folder, "v2-json")
+    edit_entry(store, 0, lambda actions: actions[1]["protocol"]["writerFeatures"].remove(FENCES))
+    store = reopen(store)
+    assert not store.state().fences
+    fence_files(store, [layout.change_path("none")])
+    assert store.state().fences, "the commit has a new protocol"
+    for kind in ("readerFeatures", "writerFeatures"):
+        assert FEATURE in store.state().protocol[kind]
+    next_version(store)
+    assert write_checkpoint(store.delta_log, store.state()) is not None
+    forget_entries(store.location, store.state().version)
+    assert reopen(store).state() == store.state()
+    assert_others_read(reopen(store), v2=True)
+    assert (
+        "checkpointMetadata"
+        not in pq.read_schema(Path(store.location, layout.checkpoint_path(store.state().version))).names
+    )
+
+
+@given(st.data())
+def test_any_mix_of_kinds_is_what_the_entries_say(data: st.DataObject) -> None:
+    with memory_folder() as folder:
+        store = create(
+            folder / "t",
+            define("id BIGINT, p STRING, s BIGINT", ["id", "p"], ["p"], write__mode="merge-on-read", bucket=1),
+            ambient=seeded(1),
+        )
+        set_feature(store.location)
+        store = reopen(store)
+        for version in range(data.draw(st.integers(1, 7))):
+            ids = data.draw(st.lists(st.integers(0, 3), min_size=1, max_size=3, unique=True))
+            rows = [{"id": n, "p": p, "s": version} for n in ids for p in data.draw(st.sampled_from(["x", "xy"]))]
+            write(store, rows, later=data.draw(st.booleans()))
+        last = store.state().version
+        states = [store.state(version) for version in range(last + 1)]
+        log = store.delta_log
+        for version in range(last + 1):
+            for kind in data.draw(st.lists(st.sampled_from(sorted(KINDS)), max_size=2, unique=True)):
+                written = write_kind(store.location, kind, version, hint=data.draw(st.booleans()))
+                if data.draw(st.integers(0, 4)) == 0:
+                    data.draw(st.sampled_from(written)).unlink()
+        for state in states:
+            assert log.replayed(state.version) == state
+            assert reopen(store).state(state.version) == state
+            for files in log.listing().complete.get(state.version, ()):
+                assert log.read_checkpoint(files) == state
+        forget_entries(store.location, min(log.checkpoints(), default=0))
+        assert reopen(store).state() == states[-1]

@@ -89,7 +89,7 @@ def test_regression_a_checkpoint_whose_files_are_in_sidecars_is_not_one_without_
     no_adds = pa.nulls(rows.num_rows, pa.struct([("path", pa.string())]))
     without = rows.select(names).set_column(names.index("add"), "add", no_adds)
     path.write_bytes(parquet_bytes(without.append_column("sidecar", sidecar)))
-    with pytest.raises(Corrupt, match="_sidecars/x.parquet .* does not exist"):
+    with pytest.raises(Corrupt, match=r"_sidecars/x\.parquet .* does not exist"):
         store.delta_log.checkpoint(8)
     assert reopen(store).state() == store.state()
 
