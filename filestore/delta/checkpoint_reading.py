@@ -91,7 +91,7 @@ def _parts(storage: Storage, paths: Sequence[str]) -> Iterator[tuple[str, bytes]
         return
     for path, data in _read_each(storage, paths):
         if data is None:
-            raise NotFound(f"{path} does not exist: it was removed since it was listed", code="no-checkpoint")
+            raise NotFound(f"{path} does not exist: it was removed since it was listed")
         yield path, data
 
 
@@ -149,7 +149,7 @@ def _joined(version: int, contents: Sequence[CheckpointContent]) -> CheckpointCo
     Raises:
         ValueError: they are not those of one version: two writers have mixed their parts, or one is damaged.
     """
-    adds = pa.concat_arrays([content.adds for content in contents])
+    adds = contents[0].adds if len(contents) == 1 else pa.concat_arrays([content.adds for content in contents])
     others = [action for content in contents for action in content.others]
     if len(contents) > 1 and pc.count_distinct(paths := pc.struct_field(adds, "path")).as_py() != len(paths):
         raise ValueError("it has a file twice")

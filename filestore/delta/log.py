@@ -338,11 +338,11 @@ class DeltaLog:
 
         Raises:
             Corrupt: ``bad-delta-checkpoint``.
-            NotFound: ``no-checkpoint``: it has none.
+            NotFound: it has none.
         """
         if files := self.listing(since=version).complete.get(version):
             return self._first_whole(files)
-        raise NotFound(f"version {version} of {self.name} has no checkpoint", code="no-checkpoint")
+        raise NotFound(f"version {version} of {self.name} has no checkpoint")
 
     def read_checkpoint(self, files: CheckpointFiles) -> TableState:
         """Reads the state that a checkpoint holds.

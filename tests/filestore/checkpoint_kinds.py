@@ -105,8 +105,8 @@ def _v2(named: str, ends: str = "parquet", *, sidecars: bool = True) -> Callable
         if live.sidecars:
             actions += map(_named, live.sidecars)
         elif sidecars:
-            split = dice.randint(0, len(live.files))
-            for some in (live.files[:split], live.files[split:]):
+            files, split = dice.sample(live.files, len(live.files)), dice.randint(0, len(live.files))
+            for some in (files[:split], files[split:]):
                 path = log / "_sidecars" / f"{uuid.UUID(int=dice.getrandbits(128), version=4)}.parquet"
                 _parquet(path, some, _OF_FILES)
                 actions.append(_named(path))

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -143,6 +144,40 @@ def test_delta_spark_reads_what_we_read(made: FileStore, folder: Path, spark: Sp
         forget_entries(store.location, AT)
         frame = spark.read.format("delta").load(store.location)
         assert in_order(row.asDict() for row in frame.collect()) == read(reopen(store)), kind
+
+
+@contextmanager
+def spark_settings(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in settings:
+            spark.conf.unset(name)
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("main", ["json", "parts", "parquet"])
+def test_what_delta_spark_writes_is_read(made: FileStore, folder: Path, spark: SparkSession, main: str) -> None:
+    """It may commit nothing to the table, but it may write a checkpoint."""
+    store = copied(made, folder, "multi-part" if main == "parts" else "v2-json")
+    if main != "parts":
+        policy = {"delta.checkpointPolicy": "v2"}
+        edit_entry(store, 0, lambda actions: actions[2]["metaData"]["configuration"].update(policy))
+    expected = reopen(store).state()
+    delta = "spark.databricks.delta"
+    settings = {f"{delta}.checkpoint.partSize": "3"}
+    settings |= {} if main == "parts" else {f"{delta}.checkpointV2.topLevelFileFormat": main}
+    with spark_settings(spark, settings):
+        jvm: Any = spark._jvm
+        jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, store.location).checkpoint()
+    [(version, [files])] = store.delta_log.listing().complete.items()
+    assert files.names[0].endswith(".json" if main == "json" else ".parquet")
+    assert (len(files.names), len(sidecars_of(store.location))) == ((3, 0) if main == "parts" else (1, 3))
+    forget_entries(store.location, version)
+    assert reopen(store).state() == expected
+    assert_others_read(reopen(store), v2=main != "parts")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -548,3 +583,16 @@ def test_any_mix_of_kinds_is_what_the_entries_say(data: st.DataObject) -> None:
                 assert log.read_checkpoint(files) == state
         forget_entries(store.location, min(log.checkpoints(), default=0))
         assert reopen(store).state() == states[-1]
+
+
+def test_a_damaged_one_of_the_classic_name_is_replaced_though_parts_are_whole(made: FileStore, folder: Path) -> None:
+    """Readers that choose it would fail."""
+    store = copied(made, folder, "multi-part")
+    write_kind(store.location, "multi-part", LAST)
+    path = Path(store.location, layout.checkpoint_path(LAST))
+    path.write_bytes(b"PAR1xxxxPAR1")
+    write_checkpoint(store.delta_log, store.state())
+    assert [len(files.names) for files in store.delta_log.listing().until(LAST)] == [1, 3]
+    assert_healthy(reopen(store))
+    forget_entries(store.location, LAST)
+    assert_others_read(reopen(store), v2=False)
