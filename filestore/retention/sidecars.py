@@ -28,7 +28,7 @@ def unnamed_sidecars(log: DeltaLog, files: Iterable[FileInfo], before_ms: int) -
         before_ms: The time in milliseconds since 1970 UTC.
 
     Returns:
-        The sidecars. None if a checkpoint is damaged: it may name any of them.
+        The sidecars; an empty sequence if a checkpoint is damaged, since it may name any of them.
     """
     sidecars = [info for info in files if layout.is_sidecar(info.path.removeprefix(layout.join(log.location, "")))]
     old = [info for info in sidecars if info.modified_ms < before_ms]

@@ -388,6 +388,7 @@ def expiring(folder: Path, kind: str) -> FileStore:
     return reopen(store)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_expiry_removes_all_of_an_expired_one(folder: Path, kind: str) -> None:
     store, each = expiring(folder, kind), 3 if kind == "multi-part" else 1
@@ -420,6 +421,7 @@ def test_an_expiry_removes_all_of_an_expired_one(folder: Path, kind: str) -> Non
     assert_healthy(reopen(store))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SIDECARS)
 def test_a_sidecar_stays_as_long_as_a_checkpoint_names_it(folder: Path, kind: str) -> None:
     store = expiring(folder, kind)
@@ -496,6 +498,7 @@ def test_an_expiry_that_dies_leaves_what_all_readers_read(folder: Path, kind: st
     assert_healthy(reopen(store))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_doctor_and_an_expiry_find_one_that_is_not_what_the_entries_say(folder: Path, kind: str) -> None:
     store = expiring(folder, kind)
