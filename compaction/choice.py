@@ -14,7 +14,7 @@ from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile
 from filestore.rows.keys import Key, decode_key
 
-__all__ = ["Choice", "Run", "chains", "choose", "sorted_runs"]
+__all__ = ["Choice", "Run", "chains", "choose", "least_files", "sorted_runs"]
 
 Run = tuple[DataFile, ...]
 """Files of one level that do not overlap, in key order; at most one of them is below the target size."""
@@ -41,6 +41,11 @@ def choose(files: Sequence[DataFile], definition: TableDefinition, *, full: bool
     else:
         chosen = _pieces(files, definition, full)
     return Choice(tuple(chosen), 1 + max(file.level for file in chosen)) if chosen else None
+
+
+def least_files(definition: TableDefinition) -> int:
+    """Returns the least number of files of a slot that `choose` merges though none of them has a deleted row."""
+    return int(definition.options["num-sorted-run.compaction-trigger"])
 
 
 def sorted_runs(files: Iterable[DataFile], definition: TableDefinition) -> list[Run]:

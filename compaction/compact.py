@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
-from compaction.choice import choose
+from compaction.choice import choose, least_files
 from compaction.merge import CompactionResult, CompactionTask, compact_slot
 from compaction.rebase import Rebased, rebased
 from filestore.commit.conflict import Rebase
@@ -79,10 +79,12 @@ def plan_compaction(
 
     It is pure but for one note: the next call looks at slots that have changed since (`TableState.note_compacted`).
     """
-    changed = state.files.slots if full else state.changed_since_compacted
-    slots = [slot for slot in changed if slot.partition in within]
-    choices = {slot: choose(state.files.of(slot), state.definition, full=full) for slot in slots}
-    tasks = [CompactionTask(slot, choice.files, choice.level) for slot, choice in choices.items() if choice is not None]
+    everything = ((slot, some.values()) for slot, some in state.files.items())
+    tasks = [
+        CompactionTask(slot, choice.files, choice.level)
+        for slot, files in (everything if full else state.to_compact(least_files(state.definition)))
+        if slot.partition in within and (choice := choose(tuple(files), state.definition, full=full)) is not None
+    ]
     if not tasks and not full and within == ALL_PARTITIONS:
         state.note_compacted()
     return sorted(tasks, key=lambda task: -sum(file.size for file in task.files))

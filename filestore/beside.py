@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from multiprocessing.util import Finalize
 
-__all__ = ["PATIENCE_S", "Work", "Worker", "at_once", "beside", "finish"]
+__all__ = ["PATIENCE_S", "Work", "Worker", "at_once", "awaited", "beside", "finish"]
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +30,7 @@ class Worker:
         self._waiting: dict[str, Work] = {}
         self._thread: threading.Thread | None = None
         self._used = False
+        self._awaited = 0
 
     def take(self, key: str, work: Work) -> None:
         """Has work done soon.
@@ -57,9 +58,19 @@ class Worker:
         """Waits until nothing is left, at most that long; returns whether that is so."""
         with self._lock:
             thread = self._thread
-        if thread is not None:
-            thread.join(timeout_s)
-        return thread is None or not thread.is_alive()
+            self._awaited += 1
+        try:
+            if thread is not None:
+                thread.join(timeout_s)
+            return thread is None or not thread.is_alive()
+        finally:
+            with self._lock:
+                self._awaited -= 1
+
+    @property
+    def awaited(self) -> bool:
+        """True while somebody waits for the end of all work: what is of use to this process only may be left then."""
+        return self._awaited > 0
 
     def _run(self) -> None:
         while (work := self._next()) is not None:
@@ -87,6 +98,11 @@ def beside(key: str, work: Work) -> None:
 def finish(timeout_s: float = PATIENCE_S) -> bool:
     """Waits for the thread of this process; see `Worker.finish`."""
     return _worker.finish(timeout_s)
+
+
+def awaited() -> bool:
+    """Returns whether somebody waits for the thread of this process; see `Worker.awaited`."""
+    return _worker.awaited
 
 
 def at_once(key: str, work: Work) -> None:

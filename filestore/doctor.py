@@ -93,8 +93,8 @@ def _examine_files(
         checking.add(1)
         return readable
 
-    for slot in sorted(state.files.slots, key=repr):
-        readable = [file for file in state.files.of(slot) if is_readable(file)]
+    for slot, some in state.files.items():
+        readable = [file for file in some.values() if is_readable(file)]
         if state.definition.primary_key and len(readable) > 1:
             check_unique(table, slot, readable, findings)
     _note_files_without_checksums(state, findings)

@@ -8,7 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
+import pyarrow as pa
+
 from filestore.ambient import Ambient
+from filestore.beside import awaited
 from filestore.cache.columns import CacheLimits, LookupCache
 from filestore.commit.create import create
 from filestore.commit.held import publish_claimed, publish_where_held
@@ -57,6 +60,7 @@ class FileStore:
         self.delta_log = DeltaLog(storage, self.location, name)
         self._known: TableState | None = None
         self._columns: tuple[ColumnFiles, TableState] | None = None
+        self._packing = False
         self._cache: LookupCache | None = None
         self.leases: WriterLeases = leases_of(storage, self.location, ambient, self._lease_timeout_s)
 
@@ -107,6 +111,9 @@ class FileStore:
         if (merged := self._columns) is not None:
             newest, self._columns = newest.with_columns(*merged), None
         self._known = newest
+        if not (self._packing or newest.files.lean):
+            self._packing = True
+            self.ambient.beside(f"{self.location} in memory, {id(self)}", self._pack)
         if version is None or version == newest.version:
             return newest
         self.require_readable(version, newest)
@@ -304,6 +311,18 @@ class FileStore:
             self._known = committed.state.with_checkpoint(committed.state.version)
             self.ambient.beside(self.location, partial(self._checkpoint, committed.state))
         return committed
+
+    def _pack(self) -> None:
+        """Packs the newest version's files, and merges what has changed since; this process needs less memory then."""
+        state = self._known
+        try:
+            if state is None or state.files.lean or self._columns is not None:
+                return  # a checkpoint has made columns of them
+            files = ColumnFiles.of(state.files, state.definition.partition_by).packed(lambda: not awaited())
+            self._columns = None if files is None else (files, state)
+        finally:
+            self._packing = False
+            pa.default_memory_pool().release_unused()  # it would keep what the columns and the packing took
 
     def _checkpoint(self, state: TableState) -> None:
         """Writes a checkpoint. It only makes reading faster, so a failure is logged: the commit succeeded."""

@@ -213,7 +213,7 @@ class _FileCheck:
         ):
             try:
                 tagged = None if text is None else decode_key(text, types)
-            except (ValueError, TypeError, ArithmeticError):
+            except Corrupt:
                 tagged = None
             if tagged != key:
                 found = None if key is None else encode_key(key)

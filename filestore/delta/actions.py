@@ -58,7 +58,7 @@ LEVEL_TAG = "tablestore.level"
 MIN_KEY_TAG = "tablestore.minKey"
 MAX_KEY_TAG = "tablestore.maxKey"
 EDITION_TAG = "tablestore.edition"
-_FIRST_EDITION = 1  # its files have no tag
+FIRST_EDITION = 1  # its files have no tag
 WRITER_FEATURE = "tablestore.primaryKey"
 FENCES = "tablestore.fences"
 CATALOG_COMMITS = "tablestore.catalogCommits"
@@ -137,7 +137,7 @@ def metadata_action(definition: TableDefinition, table_id: str, created_ms: int)
 def add_action(file: DataFile, *, data_change: bool) -> Action:
     """Returns the ``add`` action of a file that becomes part of the table, or stays in it with another vector."""
     tags = {BUCKET_TAG: str(file.slot.bucket), LEVEL_TAG: str(file.level)}
-    if file.edition > _FIRST_EDITION:
+    if file.edition > FIRST_EDITION:
         tags[EDITION_TAG] = str(file.edition)
     if file.min_key is not None and file.max_key is not None:
         tags |= {MIN_KEY_TAG: file.min_key, MAX_KEY_TAG: file.max_key}
@@ -224,7 +224,7 @@ def pending_run(configuration: str, partition_by: Sequence[str]) -> PendingRun:
     """Reads the configuration that `run_action` wrote."""
     with well_formed("what the Delta log says of a pending run", code="bad-log-entry"):
         value = json.loads(configuration)
-        edition = value.get("edition", _FIRST_EDITION)
+        edition = value.get("edition", FIRST_EDITION)
     return PendingRun(**_read(value, partition_by), version=value["version"], edition=edition)
 
 
@@ -267,17 +267,19 @@ def data_file(add: Mapping[str, Any], partition_by: Sequence[str]) -> DataFile:
     """Reads what `add_action` wrote."""
     stats = json.loads(add["stats"])
     stats.pop("tightBounds", None)
+    if type(rows := stats["numRecords"]) is not int or rows < 0:
+        raise ValueError(f"the statistics of {add['path']} say that it has {rows!r} rows")
     tags = dict(add["tags"])
     return DataFile(
         path=decode_path(add["path"]),
         slot=slot_of(add, partition_by),
         size=add["size"],
-        rows=stats["numRecords"],
+        rows=rows,
         modified_ms=add["modificationTime"],
         stats=json.dumps(stats, separators=(",", ":"), ensure_ascii=False),
         level=int(tags[LEVEL_TAG]),
         min_key=tags.get(MIN_KEY_TAG),
         max_key=tags.get(MAX_KEY_TAG),
         vector=DeletionVector.from_action(add.get("deletionVector")),
-        edition=int(tags.get(EDITION_TAG, _FIRST_EDITION)),
+        edition=int(tags.get(EDITION_TAG, FIRST_EDITION)),
     )

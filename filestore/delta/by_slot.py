@@ -5,59 +5,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic
 
+from filestore.delta.base import FEW_FILES, Base, ObjectFiles, Stored, by_slot
+from filestore.delta.batch import Judge, in_partitions
 from filestore.model.files import DataFile, Partition, Slot, Tombstones
 from filestore.model.partition_set import PartitionSet
 
-__all__ = ["Base", "BySlot", "FileTotals", "LookupFiles"]
-
-
-class _InSlot(Protocol):
-    """A file that a version names."""
-
-    @property
-    def path(self) -> str:
-        """The path relative to the table."""
-
-    @property
-    def slot(self) -> Slot:
-        """The slot of its rows."""
-
-
-Stored = TypeVar("Stored", bound=_InSlot)
+__all__ = ["BySlot", "LookupFiles"]
 
 _LATELY = 256
-
-
-class Base(Protocol[Stored]):
-    """Files by slot and path, on which a version stands. It is never changed."""
-
-    def get(self, slot: Slot, default: Mapping[str, Stored], /) -> Mapping[str, Stored]:
-        """Returns the files of a slot, by path."""
-
-    def items(self) -> Iterable[tuple[Slot, Mapping[str, Stored]]]:
-        """Returns all slots that have a file."""
-
-    def keys(self) -> Collection[Slot]:
-        """Returns all slots that have a file."""
-
-    def ask(self, slots: Iterable[Slot]) -> None:
-        """Says of which slots the files are asked for next: to find them together takes less time than one by one."""
-
-    def merged(self, over: Mapping[Slot, Mapping[str, Stored]]) -> Base[Stored]:
-        """Returns the files with others in place of those of some slots."""
-
-
-class _Objects(dict[Slot, Mapping[str, Stored]]):
-    """A base of objects."""
-
-    def ask(self, slots: Iterable[Slot]) -> None:
-        """Does nothing: they are all there."""
-
-    def merged(self, over: Mapping[Slot, Mapping[str, Stored]]) -> Base[Stored]:
-        """Returns the files with others in place of those of some slots."""
-        return _Objects((slot, some) for slot, some in {**self, **over}.items() if some)
+_TOGETHER = 1000
 
 
 class BySlot(Generic[Stored]):
@@ -71,19 +29,16 @@ class BySlot(Generic[Stored]):
     """
 
     def __init__(self, stored: Iterable[Stored] = (), order: Callable[[Stored], Any] | None = None) -> None:
-        slots: dict[Slot, dict[str, Stored]] = {}
-        for file in stored:
-            slots.setdefault(file.slot, {})[file.path] = file
         self._order = order
-        self._base: Base[Stored] = _Objects((slot, self._sorted(some)) for slot, some in slots.items())
+        self._base: Base[Stored] = ObjectFiles({slot: self._sorted(some) for slot, some in by_slot(stored).items()})
         self._over: Mapping[Slot, Mapping[str, Stored]] = {}  # slots in place of those of the base; empty ones are gone
-        self._count = sum(map(len, slots.values()))
+        self._count = self._base.count
 
     @classmethod
-    def on(cls, base: Base[Stored], count: int, order: Callable[[Stored], Any] | None = None) -> BySlot[Stored]:
-        """Returns files that are by slot and path already, those of a slot in that order, and how many they are."""
+    def on(cls, base: Base[Stored], order: Callable[[Stored], Any] | None = None) -> BySlot[Stored]:
+        """Returns files that are by slot and path already, those of a slot in that order."""
         new = cls((), order)
-        new._base, new._count = base, count
+        new._base, new._count = base, base.count
         return new
 
     def _sorted(self, some: Mapping[str, Stored]) -> Mapping[str, Stored]:
@@ -93,18 +48,31 @@ class BySlot(Generic[Stored]):
 
     def _of(self, slot: Slot) -> Mapping[str, Stored]:
         found = self._over.get(slot)
-        return self._base.get(slot, {}) if found is None else found
+        return self._base.get(slot) if found is None else found
 
     def _ask(self, slots: Iterable[Slot]) -> None:
         self._base.ask([slot for slot in slots if slot not in self._over])
 
-    def _items(self) -> Iterator[tuple[Slot, Mapping[str, Stored]]]:
-        """Yields all slots that have a file."""
-        if not self._over:
-            yield from self._base.items()
-            return
+    def items(self) -> Iterator[tuple[Slot, Mapping[str, Stored]]]:
+        """Yields all slots that have a file, and their files by path. Of many files only some at a time are objects."""
         yield from ((slot, some) for slot, some in self._base.items() if slot not in self._over)
         yield from ((slot, some) for slot, some in self._over.items() if some)
+
+    def crowded(self, least: int) -> Iterator[tuple[Slot, Collection[Stored]]]:
+        """Yields the slots that have so many files, or one with deleted rows, with their files; perhaps others, too."""
+        yield from ((slot, some.values()) for slot, some in self._base.crowded(least) if slot not in self._over)
+        yield from ((slot, some.values()) for slot, some in self._over.items() if some)
+
+    def candidates(self, may_be: Judge) -> Iterator[Collection[Stored]]:
+        """Yields all files, perhaps without those that are not wanted by their actions; some at a time.
+
+        Args:
+            may_be: Marks the actions of files that may be wanted. Files that are objects already are not asked.
+        """
+        for some in self._base.candidates(may_be):
+            yield [file for file in some if file.slot not in self._over] if self._over else some
+        for left in self._over.values():
+            yield left.values()
 
     def changed(self, removed: Iterable[tuple[str, Slot]], added: Iterable[Stored]) -> BySlot[Stored]:
         """Returns the files without those of some paths and slots, and with others: first the former, then the latter.
@@ -140,9 +108,15 @@ class BySlot(Generic[Stored]):
         """
         if self._base is not earlier._base:
             return self
-        new = BySlot.on(base, self._count, self._order)
+        new = BySlot.on(base, self._order)
         new._over = {slot: self._of(slot) for slot in self.differing(earlier)}
+        new._count = self._count
         return new
+
+    @property
+    def lean(self) -> bool:
+        """True if the files take little memory, and few slots have changed since what they stand on."""
+        return len(self._over) <= FEW_FILES and self._base.lean
 
     def of(self, slot: Slot) -> tuple[Stored, ...]:
         """Returns the files of a slot."""
@@ -162,33 +136,54 @@ class BySlot(Generic[Stored]):
         return self.get(file.path, file.slot)
 
     @property
-    def slots(self) -> Collection[Slot]:
+    def slots(self) -> Iterator[Slot]:
         """The slots that have a file."""
-        return [slot for slot, _ in self._items()] if self._over else self._base.keys()
+        return (slot for slot, _ in self.items())
 
     @property
     def partitions(self) -> set[Partition]:
         """The partitions that have a file."""
-        return {slot.partition for slot in self.slots}
+        found = self._base.partitions()
+        if not self._over:
+            return found
+        come = {slot.partition for slot, some in self._over.items() if some}
+        left = {slot.partition for slot, some in self._over.items() if not some} - come
+        found = (found | come) - left
+        for file in self.within(PartitionSet.of(left)) if left else ():
+            found.add(file.slot.partition)
+            if left <= found:
+                break
+        return found
+
+    @property
+    def buckets(self) -> set[int]:
+        """The buckets that have a file now, or had one in an earlier version."""
+        return self._base.buckets() | {slot.bucket for slot in self._over}
 
     def differing(self, other: BySlot[Stored]) -> Iterator[Slot]:
         """Yields the slots in which another version has other files, or the same ones in another state."""
-        shared = self._base is other._base  # then only slots that either has changed since can differ
-        for slot in {*self._over, *other._over} if shared else {*self.slots, *other.slots}:
-            if self._of(slot) != other._of(slot):
-                yield slot
+        changed = {*self._over, *other._over}
+        yield from (slot for slot in changed if self._of(slot) != other._of(slot))
+        if self._base is other._base:
+            return
+        slots = (slot for slot in self._base.differing(other._base) if slot not in changed)
+        while some := list(itertools.islice(slots, _TOGETHER)):  # whoever asks for their files has them at once
+            self._ask(some)
+            other._ask(some)
+            yield from some
 
     def within(self, partitions: PartitionSet) -> Iterator[Stored]:
         """Yields the files of some partitions."""
-        return (file for slot, some in self._items() if slot.partition in partitions for file in some.values())
+        for some in self.candidates(lambda batch: in_partitions(batch, partitions)):
+            yield from (file for file in some if file.slot.partition in partitions)
 
     def of_bucket(self, bucket: int) -> BySlot[Stored]:
         """Returns the files of one bucket of all partitions."""
-        some = _Objects((slot, files) for slot, files in self._items() if slot.bucket == bucket)
-        return BySlot.on(some, sum(map(len, some.values())), self._order)
+        over = {slot: some for slot, some in self._over.items() if slot.bucket == bucket}
+        return BySlot.on(ObjectFiles(dict(self._base.of_bucket(bucket))).merged(over), self._order)
 
     def __iter__(self) -> Iterator[Stored]:
-        return itertools.chain.from_iterable(some.values() for _, some in self._items())
+        return itertools.chain.from_iterable(some.values() for _, some in self.items())
 
     def __len__(self) -> int:
         return self._count
@@ -200,40 +195,6 @@ class BySlot(Generic[Stored]):
 
     def __repr__(self) -> str:
         return f"BySlot({self._count} files)"
-
-
-@dataclass(frozen=True, slots=True)
-class FileTotals:
-    """Sums over the live files of a version, which each version has from the one before it.
-
-    Attributes:
-        size: The bytes of the files.
-        live_rows: The rows that readers see.
-        vectors: How many files have deleted rows.
-    """
-
-    size: int = 0
-    live_rows: int = 0
-    vectors: int = 0
-
-    @classmethod
-    def of(cls, files: Iterable[DataFile]) -> FileTotals:
-        """Returns the sums over some files."""
-        listed = list(files)
-        return cls(
-            sum(file.size for file in listed),
-            sum(file.live_rows for file in listed),
-            sum(file.vector is not None for file in listed),
-        )
-
-    def changed(self, former: Iterable[DataFile], now: Iterable[DataFile]) -> FileTotals:
-        """Returns the sums without some files, and with others."""
-        less, more = FileTotals.of(former), FileTotals.of(now)
-        return FileTotals(
-            self.size - less.size + more.size,
-            self.live_rows - less.live_rows + more.live_rows,
-            self.vectors - less.vectors + more.vectors,
-        )
 
 
 @dataclass(frozen=True, slots=True)

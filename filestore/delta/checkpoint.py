@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 
 from filestore import layout
 from filestore.delta.actions import Action
+from filestore.delta.adds import ADD
 from filestore.delta.checkpoint_files import CheckpointFiles
-from filestore.delta.columns import ADD, ColumnFiles
+from filestore.delta.columns import ColumnFiles
 from filestore.delta.log import DeltaLog
 from filestore.delta.state import TableState
 from filestore.errors import AlreadyExists, Corrupt, NotFound
@@ -105,12 +106,11 @@ def checkpoint_bytes(state: TableState, files: ColumnFiles) -> tuple[bytes, int]
         files: Its files.
     """
     others = pa.Table.from_pylist(_others(state), _SCHEMA)
-    return parquet_bytes(others, _live(files.adds), dictionaries=_REPEATED), len(others) + files.count
+    return parquet_bytes(others, _live(files), dictionaries=_REPEATED), len(others) + files.count
 
 
-def _live(adds: pa.StructArray) -> Iterator[pa.Table]:
-    for start in range(0, len(adds), _GROUP_ROWS):
-        some = adds.slice(start, _GROUP_ROWS)
+def _live(files: ColumnFiles) -> Iterator[pa.Table]:
+    for some in files.batches(_GROUP_ROWS):
         members = {field.name: pc.struct_field(some, field.name) for field in ADD}
         members["dataChange"] = pa.repeat(pa.scalar(False), len(some))
         rows = pa.StructArray.from_arrays([members[name].cast(kind) for name, kind in _OF_ADD.items()], list(_OF_ADD))

@@ -18,12 +18,15 @@ import pyarrow.compute as pc
 from filestore import layout
 from filestore.decoding import decoding, well_formed
 from filestore.delta.actions import Action, file_key
+from filestore.delta.add_files import check_statistics
+from filestore.delta.adds import ADD, partition_texts
 from filestore.delta.checkpoint_files import CheckpointFiles
-from filestore.delta.columns import ADD
 from filestore.delta.entry import decode
 from filestore.delta.state import TableState
 from filestore.errors import Corrupt, NotFound
+from filestore.model.definition import TableDefinition
 from filestore.parquet.whole import check_parquet, decoded_parquet
+from filestore.rows.partitions import partition_column_of
 from filestore.storage.interface import Storage
 
 __all__ = ["CheckpointContent", "checkpoint_state", "named_sidecars", "read_checkpoint"]
@@ -43,7 +46,7 @@ class CheckpointContent:
 
     Attributes:
         what: What was read, for errors.
-        adds: The ``add`` actions, of type `filestore.delta.columns.ADD`.
+        adds: The ``add`` actions, of type `filestore.delta.adds.ADD`.
         others: All other actions but ``remove``: their files are gone already.
         summed: Whether all bytes were compared with checksums of ours.
     """
@@ -151,8 +154,11 @@ def _joined(version: int, contents: Sequence[CheckpointContent]) -> CheckpointCo
     """
     adds = contents[0].adds if len(contents) == 1 else pa.concat_arrays([content.adds for content in contents])
     others = [action for content in contents for action in content.others]
-    if len(contents) > 1 and pc.count_distinct(paths := pc.struct_field(adds, "path")).as_py() != len(paths):
-        raise ValueError("it has a file twice")
+    summed = all(content.summed for content in contents)
+    if len(contents) > 1 or not summed:
+        paths = pc.struct_field(adds, "path")
+        if pc.count_distinct(paths).as_py() != len(paths):
+            raise ValueError("it has a file twice")
     counts = Counter(kind for action in others for kind in action)
     for kind in ("metaData", "protocol"):
         if counts[kind] != 1:
@@ -161,7 +167,7 @@ def _joined(version: int, contents: Sequence[CheckpointContent]) -> CheckpointCo
         if (own := action.get("checkpointMetadata")) is not None and own["version"] != version:
             raise ValueError(f"it is one of version {own['version']}")
     own_only = tuple(action for action in others if not action.keys() & _OF_V2)
-    return CheckpointContent(contents[0].what, adds, own_only, all(content.summed for content in contents))
+    return CheckpointContent(contents[0].what, adds, own_only, summed)
 
 
 def checkpoint_state(content: CheckpointContent, version: int, entry: Iterable[Action]) -> TableState:
@@ -181,7 +187,7 @@ def checkpoint_state(content: CheckpointContent, version: int, entry: Iterable[A
         with decoding(content.what, code=_CODE):
             state = TableState.initial(version, [*content.others, *info], content.adds)
             if not content.summed:
-                next(iter(state.files), None)  # makes objects of all now: there are no checksums to rely on
+                _check_values(content.adds, state.definition)
             follows = state.follows_from(actions) and _has_files(content.adds, actions)
     except Corrupt as error:
         raise Corrupt(f"{content.what} is damaged: {error}", code=_CODE) from error
@@ -192,6 +198,18 @@ def checkpoint_state(content: CheckpointContent, version: int, entry: Iterable[A
             code=_CODE,
         )
     return state
+
+
+def _check_values(adds: pa.StructArray, definition: TableDefinition) -> None:
+    """Checks what is decoded when somebody needs it, for files without checksums: then it is too late to read another.
+
+    Keys are not among it: whoever decodes one that is damaged gets the error.
+    """
+    check_statistics(adds, definition.partition_by)
+    for name in definition.partition_by:
+        texts = partition_texts(adds).of(name).unique().to_pylist()
+        with well_formed(f"a value of the partition column {name}", code=_CODE):
+            partition_column_of(texts, definition.schema.column(name).type)
 
 
 @contextmanager

@@ -1,69 +1,46 @@
-"""The files of a checkpoint as columns, sorted by slot. A slot becomes objects once asked for (FORMAT.md section 2).
+"""The files of a checkpoint as columns, in the order of their slots. A slot becomes objects once asked for.
 
-So a table is opened in the time that its checkpoint takes to read, however many files it has, and a look-up or a write
-makes objects of the slots that it touches. Whoever goes through all files makes objects of all, once.
+So a table is opened in the time that its checkpoint takes to read, and a look-up or a write makes objects of the slots
+that it touches, however many files there are. Whoever goes through all files has some of them at a time.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from filestore.decoding import well_formed
-from filestore.delta.actions import (
-    BUCKET_TAG,
-    EDITION_TAG,
-    LEVEL_TAG,
-    MAX_KEY_TAG,
-    MIN_KEY_TAG,
-    add_action,
-    data_file,
-)
-from filestore.delta.by_slot import BySlot, FileTotals
-from filestore.model.files import DataFile, Slot
+from filestore.delta.add_files import files_of, rows_of, unlike
+from filestore.delta.adds import Positions, checked_slots, partitions_in, slot_columns
+from filestore.delta.base import FEW_FILES, Base, by_slot
+from filestore.delta.batch import Batch, Judge, Memo
+from filestore.delta.by_slot import BySlot
+from filestore.delta.pages import Page, Pages
+from filestore.delta.slot_hashes import Hashes, buckets_in, hashes_of, hashes_of_bucket, slot_hashes
+from filestore.model.files import DataFile, Partition, Slot
 
-__all__ = ["ADD", "ColumnFiles"]
+__all__ = ["ColumnFiles"]
 
-_TEXT = pa.large_string()  # texts of a large checkpoint are more than 2 GiB together
-_TEXTS = pa.map_(_TEXT, _TEXT)
-_VECTOR = {"storageType": _TEXT, "pathOrInlineDv": _TEXT, "offset": pa.int32(), "sizeInBytes": pa.int32()}
-ADD = pa.struct(
-    {
-        "path": _TEXT,
-        "partitionValues": _TEXTS,
-        "size": pa.int64(),
-        "modificationTime": pa.int64(),
-        "stats": _TEXT,
-        "tags": _TEXTS,
-        "deletionVector": pa.struct({**_VECTOR, "cardinality": pa.int64()}),
-    }
-)
-"""The members of an ``add`` action that make a file. Writers of checkpoints choose other types for the same values."""
+KEPT_FILES = 20_000
+"""The most files that stay objects, of some kB each, once they were asked for."""
 
-_SEED = 7
-_MIX = np.uint64(0x9E3779B97F4A7C15)
+_TOGETHER = 4096
 _MANY = 8
-_FEW_FILES = 100_000
-"""The most files that all become objects, of some 5 kB each: all at once they do so in an eighth of the time."""
-
-_COMPRESSED = pa.ipc.IpcWriteOptions(compression="zstd")
-
-Hashes = npt.NDArray[np.uint64]
-Positions = npt.NDArray[np.int64]
+_MEMO_BYTES = 128 << 20
+"""The most bytes that are kept of what was derived from actions: 24 a file for a column of numbers, more for texts."""
 
 
-class ColumnFiles(Mapping[Slot, Mapping[str, DataFile]]):
+class ColumnFiles(Base[DataFile]):
     """Files by slot and path, as `filestore.delta.by_slot.BySlot` takes them. It is never changed.
 
     Args:
-        adds: The ``add`` actions of a checkpoint, of type `ADD`.
+        adds: The ``add`` actions of a checkpoint, of type `filestore.delta.adds.ADD`.
         partition_by: The table's partition columns.
         sorted_by_key: Whether each file has its least and its largest key.
 
@@ -72,19 +49,27 @@ class ColumnFiles(Mapping[Slot, Mapping[str, DataFile]]):
     """
 
     def __init__(self, adds: pa.StructArray, partition_by: Sequence[str], *, sorted_by_key: bool) -> None:
-        partitions, tags = _checked(adds, partition_by, sorted_by_key=sorted_by_key)
-        values = [partitions.of(name) for name in partition_by]
-        buckets = tags.of(BUCKET_TAG).cast(pa.int64()).to_numpy(zero_copy_only=False)
-        hashes = _hashes(values, buckets)
-        order = np.argsort(hashes, kind="stable")
-        hashes = hashes[order]
+        ordered, hashes = _in_order(adds, *checked_slots(adds, partition_by, sorted_by_key=sorted_by_key))
+        self._set(Pages([Page.of(ordered)]), hashes, partition_by)
+
+    def _set(self, pages: Pages, hashes: Hashes, partition_by: Sequence[str]) -> None:
+        """Takes files, and for each the hash of its slot, ascending."""
         first = np.flatnonzero(np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)])
-        self._partition_by = tuple(partition_by)
-        self._adds: pa.StructArray = adds.take(pa.array(order))
+        self._pages = pages
         self._hashes: Hashes = hashes[first]
         self._starts: Positions = np.append(first, len(hashes))
+        self._partition_by = tuple(partition_by)
         self._asked: dict[Slot, Mapping[str, DataFile]] = {}
+        self._asked_count = 0
         self._objects: dict[Slot, Mapping[str, DataFile]] | None = None
+        self._memos: dict[int, Memo] = {}
+        self._packed: ColumnFiles | None = None
+
+    @classmethod
+    def _on(cls, pages: Pages, hashes: Hashes, partition_by: Sequence[str]) -> ColumnFiles:
+        new = cls.__new__(cls)
+        new._set(pages, hashes, partition_by)
+        return new
 
     @classmethod
     def of(cls, files: BySlot[DataFile], partition_by: Sequence[str]) -> ColumnFiles:
@@ -92,25 +77,41 @@ class ColumnFiles(Mapping[Slot, Mapping[str, DataFile]]):
         base, over = files.parts()
         if isinstance(base, ColumnFiles):
             return base.merged(over) if over else base
-        new = cls(_rows_of(files), partition_by, sorted_by_key=False)
-        new._objects = {slot: {file.path: file for file in files.of(slot)} for slot in files.slots}
+        new = cls(rows_of(files), partition_by, sorted_by_key=False)
+        if len(files) <= KEPT_FILES:  # whoever made them asks for them again
+            new._objects = dict(files.items())
         return new
 
     @property
-    def adds(self) -> pa.StructArray:
-        """The ``add`` actions, of type `ADD`."""
-        return self._adds
+    def count(self) -> int:
+        """The number of files."""
+        return len(self._pages)
+
+    @property
+    def lean(self) -> bool:
+        """True if the files are packed, or few."""
+        return self.count <= FEW_FILES or self._pages.packed
+
+    def packed(self, go_on: Callable[[], bool] = lambda: True) -> ColumnFiles | None:
+        """Returns the same files in a fifth of the memory; None if `go_on` returned False before it was done."""
+        if self.lean:
+            return self
+        if self._packed is None and (pages := self._pages.packed_while(go_on)) is not None:
+            self._packed = ColumnFiles._on(pages, self._hash_of_each(), self._partition_by)
+        return self._packed  # whoever shares these files shares the packed ones
 
     def __reduce__(self) -> tuple[Any, ...]:
-        batch = pa.RecordBatch.from_struct_array(self._adds)  # compressed: it goes to each of Spark's workers
-        with pa.ipc.new_stream(sink := pa.BufferOutputStream(), batch.schema, options=_COMPRESSED) as stream:
-            stream.write_batch(batch)
-        return _remade, (sink.getvalue().to_pybytes(), self._partition_by)
+        if self.count <= FEW_FILES:  # all in one page, which is packed and unpacked at once
+            pages = Pages([Page.of(self._pages.between(0, self.count)).packed()])
+        else:
+            self._pages = pages = self._pages.pack()
+        return _remade, (pages, self._hash_of_each(), self._partition_by)
 
-    def __getitem__(self, slot: Slot) -> Mapping[str, DataFile]:
-        if not (found := self._found([slot]).get(slot)):
-            raise KeyError(slot)
-        return found
+    # ----------------------------------------------------------------------------------------------------- some slots
+
+    def get(self, slot: Slot) -> Mapping[str, DataFile]:
+        """Returns the files of a slot, by path."""
+        return self._found([slot]).get(slot, {})
 
     def ask(self, slots: Iterable[Slot]) -> None:
         """Makes objects of the files of some slots, and keeps them for a while."""
@@ -124,119 +125,156 @@ class ColumnFiles(Mapping[Slot, Mapping[str, DataFile]]):
         wanted = [slot for slot in named if slot not in asked]
         if not wanted:
             return asked
-        if _MANY * (len(asked) + len(wanted)) >= len(self._hashes):
-            if len(self._adds) <= _FEW_FILES:
-                return self.objects()
-            asked, wanted = {}, named  # so that they never take the memory of all
-            self._asked = asked
+        if self.count <= KEPT_FILES and _MANY * (len(asked) + len(wanted)) >= len(self._hashes):
+            return self._all()
         files = self._files(_positions(*self._ranges(wanted)))
+        count = len(wanted) + sum(map(len, files.values()))  # slots without files take memory, too
+        if self._asked_count + count > KEPT_FILES:
+            self._asked = asked = {slot: asked[slot] for slot in named if slot in asked}
+            self._asked_count = len(asked) + sum(map(len, asked.values()))
+        self._asked_count += count
         asked.update((slot, files.get(slot, {})) for slot in wanted)
         return asked
 
-    def _ranges(self, slots: Sequence[Slot]) -> tuple[Positions, Positions]:
-        """Returns the first row of each slot, and the one behind its last. Other slots may have the same hash."""
-        columns = zip(*([value for _, value in slot.partition] for slot in slots), strict=True)
-        values = [pa.array(column, pa.string()) for column in columns]
-        wanted = _hashes(values, np.array([slot.bucket for slot in slots], np.int64))
-        at = np.searchsorted(self._hashes, wanted)
-        there = np.append(self._hashes, np.uint64(0))[at] == wanted
-        there &= at < len(self._hashes)
-        starts = self._starts[at]
-        return starts, np.where(there, self._starts[np.minimum(at + 1, len(self._hashes))], starts)
-
-    def _files(self, at: Positions) -> dict[Slot, dict[str, DataFile]]:
-        slots: dict[Slot, dict[str, DataFile]] = {}
-        for file in _objects(self._adds.take(pa.array(at)), self._partition_by):
-            slots.setdefault(file.slot, {})[file.path] = file
-        return slots
-
-    def objects(self) -> Mapping[Slot, Mapping[str, DataFile]]:
-        """Returns all files as objects, and keeps them.
-
-        Raises:
-            Corrupt: ``bad-delta-checkpoint``: an action is not as FORMAT.md says.
-        """
-        objects = self._objects
-        if objects is None:
-            self._objects = objects = dict(self._files(np.arange(len(self._adds))))
-            self._asked = {}
+    def _all(self) -> Mapping[Slot, Mapping[str, DataFile]]:
+        """Makes objects of all files, and keeps them: all at once they are made in a quarter of the time."""
+        objects: dict[Slot, Mapping[str, DataFile]] = {**self._files(np.arange(self.count))}
+        self._objects = objects
+        self._asked = {}
         return objects
 
+    def _files(self, at: Positions) -> dict[Slot, dict[str, DataFile]]:
+        return by_slot(files_of(self._pages.take(at), self._partition_by))
+
+    def _ranges(self, slots: Sequence[Slot]) -> tuple[Positions, Positions]:
+        """Returns the first file of each slot, and the one behind its last. Other slots may have the same hash."""
+        wanted = hashes_of(slots)
+        at = np.searchsorted(self._hashes, wanted)
+        inside = np.minimum(at, len(self._hashes) - 1)
+        there = self._hashes[inside] == wanted if len(self._hashes) else np.zeros(len(slots), bool)
+        starts = self._starts[at]
+        return starts, np.where(there, self._starts[inside + 1], starts)
+
+    # ------------------------------------------------------------------------------------------------------ all slots
+
+    def _hash_of_each(self) -> Hashes:
+        return np.repeat(self._hashes, np.diff(self._starts))
+
+    def _cuts(self) -> list[int]:
+        """Returns positions from 0 to `count`, between which are whole slots, of `_TOGETHER` files or a few more."""
+        at = np.searchsorted(self._starts, np.arange(_TOGETHER, self.count, _TOGETHER))
+        inner = np.unique(self._starts[at])
+        return [0, *inner[inner < self.count].tolist(), self.count]
+
+    def batches(self, rows: int) -> Iterator[pa.StructArray]:
+        """Yields all ``add`` actions, of type `filestore.delta.adds.ADD`, so many at a time."""
+        for start in range(0, self.count, rows):
+            yield self._pages.between(start, min(start + rows, self.count))
+
+    def items(self) -> Iterator[tuple[Slot, Mapping[str, DataFile]]]:
+        """Yields all slots and their files; of many only some at a time are objects."""
+        if self._objects is None and self.count <= KEPT_FILES:
+            self._all()
+        if self._objects is not None:
+            yield from self._objects.items()
+            return
+        for start, end in pairwise(self._cuts()):
+            yield from by_slot(files_of(self._pages.between(start, end), self._partition_by)).items()
+
+    def candidates(self, may_be: Judge) -> Iterator[Sequence[DataFile]]:
+        """Yields all files but those that are not wanted by their actions."""
+        for start in range(0, self.count, _TOGETHER):
+            end, memo = min(start + _TOGETHER, self.count), self._memos.setdefault(start, Memo())
+            batch = Batch(end - start, partial(self._pages.between, start, end), self._partition_by, memo)
+            mask = may_be(batch)
+            if sum(kept.size for kept in list(self._memos.values())) > _MEMO_BYTES:
+                self._memos = {}  # other threads may still use the former ones
+            if mask.all():
+                yield files_of(batch.adds, self._partition_by)
+            elif mask.any():
+                yield files_of(self._pages.take(start + np.flatnonzero(mask)), self._partition_by)
+
+    def crowded(self, least: int) -> Iterator[tuple[Slot, Mapping[str, DataFile]]]:
+        """Yields the slots that have so many files, or one with deleted rows, and others with the hash of one."""
+        for start, end in pairwise(self._cuts()):
+            first, behind = np.searchsorted(self._starts, (start, end)).tolist()
+            counts = np.diff(self._starts[first : behind + 1])
+            vectors = pc.struct_field(self._pages.between(start, end), "deletionVector").is_valid()
+            before = np.append(0, np.cumsum(vectors.to_numpy(zero_copy_only=False)))
+            worn = np.diff(before[self._starts[first : behind + 1] - start]) > 0
+            some = np.flatnonzero((counts >= least) | worn) + first
+            yield from self._files(_positions(self._starts[some], self._starts[some + 1])).items()
+
+    def partitions(self) -> set[Partition]:
+        """Returns the partitions that have a file."""
+        return {partition for adds in self.batches(_TOGETHER) for partition in partitions_in(adds, self._partition_by)}
+
+    def buckets(self) -> set[int]:
+        """Returns the buckets that have a file, of any partition."""
+        return set(buckets_in(self._hashes))
+
+    def of_bucket(self, bucket: int) -> Iterator[tuple[Slot, Mapping[str, DataFile]]]:
+        """Yields the slots of a bucket of all partitions, and their files."""
+        least, largest = hashes_of_bucket(bucket)
+        first, behind = np.searchsorted(self._hashes, least), np.searchsorted(self._hashes, largest, side="right")
+        adds = self._pages.between(int(self._starts[first]), int(self._starts[behind]))
+        yield from by_slot(files_of(adds, self._partition_by)).items()
+
+    def differing(self, other: Base[DataFile]) -> Iterator[Slot]:
+        """Yields the slots in which another version has other files, or the same ones in another state."""
+        if not isinstance(other, ColumnFiles):
+            yield from other.differing(self)
+            return
+        mine = self._cuts()
+        there = np.searchsorted(other._hashes, self._hashes[np.searchsorted(self._starts, mine[1:-1])])
+        others = [0, *other._starts[there].tolist(), other.count]
+        for (a, b), (c, d) in zip(pairwise(mine), pairwise(others), strict=True):
+            if b - a != d - c or not self._pages.shares(a, b, other._pages, c):
+                sides = unlike(self._pages.between(a, b), other._pages.between(c, d), self._partition_by)
+                yield from dict.fromkeys(file.slot for side in sides for file in side)
+
     def merged(self, over: Mapping[Slot, Mapping[str, DataFile]]) -> ColumnFiles:
-        """Returns the files with others in place of those of some slots. Rows of all other slots are copied."""
+        """Returns the files with others in place of those of some slots. Pages without these slots are shared."""
         slots = list(over)
         starts, ends = self._ranges(slots)
-        stay = np.ones(len(self._adds), bool)
+        stay = np.ones(self.count, bool)
         stay[_positions(starts, ends)] = False
         come = [file for some in over.values() for file in some.values()]
-        former = self._found(slots)
-        for slot, rows in zip(slots, (ends - starts).tolist(), strict=True):
-            if rows != len(former.get(slot, ())):  # another slot has the same hash
-                [start], [end] = self._ranges([slot])
-                others = self._files(np.arange(start, end)).items()
-                come += [file for other, some in others if other not in over for file in some.values()]
-        adds = pa.concat_arrays(
-            [self._adds.filter(pa.array(stay)), _rows_of({file.path: file for file in come}.values())]
-        )
-        new = ColumnFiles(adds, self._partition_by, sorted_by_key=False)
-        if self._objects is not None:  # whoever asked for all will do so again
+        come += self._of_other_slots(over, starts, ends)
+        adds = rows_of(come)
+        adds, hashes = _in_order(adds, *slot_columns(adds, self._partition_by))
+        pages, all_hashes = self._pages.changed(self._hash_of_each(), stay, adds, hashes, plain=FEW_FILES)
+        new = ColumnFiles._on(pages, all_hashes, self._partition_by)
+        if self._objects is not None and new.count <= KEPT_FILES:  # whoever asked for all will do so again
             new._objects = {slot: some for slot, some in {**self._objects, **over}.items() if some}
         return new
 
-    def same(self, other: ColumnFiles) -> bool:
-        """Returns whether two versions have the same files in the same state. Few of them become objects."""
-        if len(self._adds) != len(other._adds):
-            return False
-        mine, others = (
-            rows.take(pc.array_sort_indices(pc.struct_field(rows, "path"))) for rows in (self._adds, other._adds)
-        )
-        alike = pa.array(np.ones(len(mine), bool))
-        for one, two in zip(_columns(mine, self._partition_by), _columns(others, self._partition_by), strict=True):
-            both_null = pc.and_(pc.is_null(one), pc.is_null(two))
-            alike = pc.and_(alike, pc.or_(both_null, pc.fill_null(pc.equal(one, two), False)))
-        odd = [_objects(rows.filter(pc.invert(alike)), self._partition_by) for rows in (mine, others)]
-        return odd[0] == odd[1]
-
-    def __iter__(self) -> Iterator[Slot]:
-        return iter(self.objects())
-
-    def __len__(self) -> int:
-        return len(self.objects())
-
-    @property
-    def count(self) -> int:
-        """The number of files."""
-        return len(self._adds)
-
-    def totals(self) -> FileTotals:
-        """Returns the sums over all files."""
-        vectors = pc.struct_field(self._adds, "deletionVector")
-        dead = pc.sum(pc.struct_field(vectors, "cardinality")).as_py() or 0
-        size = pc.sum(pc.struct_field(self._adds, "size")).as_py() or 0
-        return FileTotals(size, _rows(self._adds) - dead, len(vectors) - vectors.null_count)
+    def _of_other_slots(self, slots: Collection[Slot], starts: Positions, ends: Positions) -> Iterator[DataFile]:
+        """Yields the files in the ranges of slots that are those of others, which have the same hash."""
+        former = self._found(slots)
+        odd = [
+            number
+            for number, (slot, rows) in enumerate(zip(slots, (ends - starts).tolist(), strict=True))
+            if rows != len(former.get(slot, ()))
+        ]
+        if odd:
+            others = self._files(_positions(starts[odd], ends[odd])).items()
+            yield from (file for other, some in others if other not in slots for file in some.values())
 
 
-def _objects(adds: pa.StructArray, partition_by: Sequence[str]) -> list[DataFile]:
-    with well_formed("a file of a checkpoint", code="bad-delta-checkpoint"):
-        return [data_file(row, partition_by) for row in adds.to_pylist()]
-
-
-def _rows_of(files: Iterable[DataFile]) -> pa.StructArray:
-    return pa.array([add_action(file, data_change=False)["add"] for file in files], ADD)
-
-
-def _columns(adds: pa.StructArray, partition_by: Sequence[str]) -> Iterator[pa.Array]:
-    """Yields all that makes a file, each as a column."""
-    yield from (pc.struct_field(adds, name) for name in ("path", "size", "modificationTime", "stats"))
-    partitions, tags = (_Texts(pc.struct_field(adds, name)) for name in ("partitionValues", "tags"))
-    yield from map(partitions.of, partition_by)
-    yield from map(tags.of, (BUCKET_TAG, LEVEL_TAG, EDITION_TAG, MIN_KEY_TAG, MAX_KEY_TAG))
-    vectors = pc.struct_field(adds, "deletionVector")
-    yield from (pc.struct_field(vectors, field.name) for field in vectors.type)
+def _in_order(
+    adds: pa.StructArray, partitions: Sequence[pa.Array], buckets: npt.NDArray[np.int64]
+) -> tuple[pa.StructArray, Hashes]:
+    """Returns actions in the order of their slots' hashes, and these. Our own checkpoints have it already."""
+    hashes = slot_hashes(partitions, buckets)
+    if bool(np.all(hashes[1:] >= hashes[:-1])):
+        return adds, hashes
+    order = np.argsort(hashes, kind="stable")
+    return adds.take(pa.array(order)), hashes[order]
 
 
 def _positions(starts: Positions, ends: Positions) -> Positions:
-    """Returns all rows of some ranges, each once."""
+    """Returns all positions in some ranges, each once and ascending."""
     some = starts < ends
     starts, at = np.unique(starts[some], return_index=True)
     lengths = ends[some][at] - starts
@@ -245,79 +283,7 @@ def _positions(starts: Positions, ends: Positions) -> Positions:
     return rows
 
 
-def _checked(adds: pa.StructArray, partition_by: Sequence[str], *, sorted_by_key: bool) -> tuple[_Texts, _Texts]:
-    """Checks that each action has all that makes it a file, so that an error is found when the checkpoint is read.
-
-    Returns:
-        The partition values, and the tags.
-    """
-    for name in ("path", "partitionValues", "size", "modificationTime", "stats", "tags"):
-        if pc.struct_field(adds, name).null_count:
-            raise ValueError(f"a file of the checkpoint has no {name}")
-    partitions, tags = (_Texts(pc.struct_field(adds, name)) for name in ("partitionValues", "tags"))
-    for name in partition_by:
-        if not partitions.everywhere(name):  # a null is there
-            raise ValueError(f"a file of the checkpoint has no value of {name}")
-    for name in (BUCKET_TAG, LEVEL_TAG, *((MIN_KEY_TAG, MAX_KEY_TAG) if sorted_by_key else ())):
-        if tags.of(name).null_count:
-            raise ValueError(f"a file of the checkpoint has no tag {name}")
-    tags.of(LEVEL_TAG).cast(pa.int64())
-    return partitions, tags
-
-
-class _Texts:
-    """Maps of texts, one for each file; nearly always all have the same names in the same order."""
-
-    def __init__(self, maps: pa.MapArray) -> None:
-        self._maps = maps
-        self._columns = _same_names(maps)
-
-    def of(self, name: str) -> pa.Array:
-        """Returns the texts of a name, null where it is missing."""
-        if self._columns is None:
-            return pc.map_lookup(self._maps, pa.scalar(name, _TEXT), "first")
-        found = self._columns.get(name)
-        return pa.nulls(len(self._maps), _TEXT) if found is None else found
-
-    def everywhere(self, name: str) -> bool:
-        """Returns whether each map has the name."""
-        if self._columns is not None:
-            return name in self._columns or not len(self._maps)
-        return not pc.map_lookup(self._maps, pa.scalar(name, _TEXT), "all").null_count
-
-
-def _same_names(maps: pa.MapArray) -> dict[str, pa.Array] | None:
-    """Returns the texts by name if all maps have the same names in the same order, which takes a tenth of looking."""
-    starts = maps.offsets.to_numpy()
-    if len(maps) == 0 or np.any((lengths := np.diff(starts)) != lengths[0]):
-        return None
-    columns: dict[str, pa.Array] = {}
-    for place in range(int(lengths[0])):
-        at = pa.array(starts[:-1] + place)
-        names = maps.keys.take(at)
-        if not pc.all(pc.equal(names, names[0])).as_py():
-            return None
-        columns.setdefault(names[0].as_py(), maps.items.take(at))
-    return columns
-
-
-def _rows(adds: pa.StructArray) -> int:
-    """Adds up the rows of files; our statistics begin with their number."""
-    stats = pc.struct_field(adds, "stats")
-    found = pc.struct_field(pc.extract_regex(stats, r'^\{"numRecords":(?P<n>[0-9]+)'), "n")
-    others = stats.filter(pc.is_null(found)).to_pylist()
-    return sum((int(json.loads(text)["numRecords"]) for text in others), pc.sum(found.cast(pa.int64())).as_py() or 0)
-
-
-def _remade(adds: bytes, partition_by: Sequence[str]) -> ColumnFiles:
-    with pa.ipc.open_stream(adds) as stream:
-        rows = stream.read_next_batch().to_struct_array()
-    return ColumnFiles(rows, partition_by, sorted_by_key=False)  # it sorts: another machine's hashes may differ
-
-
-def _hashes(values: Sequence[pa.Array], buckets: npt.NDArray[np.int64]) -> Hashes:
-    """Returns a hash for each slot; it is that of this process's polars only."""
-    hashes = buckets.astype(np.uint64) * _MIX
-    for value in values:
-        hashes = (hashes ^ pl.Series(value, dtype=pl.String).hash(_SEED).to_numpy()) * _MIX
-    return hashes
+def _remade(pages: Pages, hashes: Hashes, partition_by: Sequence[str]) -> ColumnFiles:
+    """Makes what another process has sent; few files are unpacked."""
+    few = len(pages) <= FEW_FILES
+    return ColumnFiles._on(Pages([Page.of(pages.between(0, len(pages)))]) if few else pages, hashes, partition_by)

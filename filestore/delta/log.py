@@ -17,7 +17,7 @@ from filestore.delta.checkpoint_files import CheckpointFiles, LogListing
 from filestore.delta.checkpoint_reading import checkpoint_state, read_checkpoint
 from filestore.delta.entry import decode, decode_first
 from filestore.delta.state import TableState, log_begins, snapshot_of
-from filestore.errors import Corrupt, NotFound
+from filestore.errors import Corrupt, NotFound, Unsupported
 from filestore.model.snapshot import Snapshot
 from filestore.storage.interface import Storage
 
@@ -28,6 +28,9 @@ logger = logging.getLogger(__name__)
 Read = TypeVar("Read")
 _TOGETHER = 32
 """The greatest number of entries that are read concurrently."""
+
+_NEAR = 128
+"""The number of versions before one among which its checkpoint is looked for: one is due after 100."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -201,6 +204,12 @@ class DeltaLog:
 
     def at(self, version: int) -> TableState:
         """Reads the state of one version. `NotFound` says which versions there are."""
+        near = self._listing_near(version)
+        if version in near.entries and near.complete:
+            try:
+                return self._replay(version, near)
+            except (NotFound, Corrupt):
+                pass  # an older checkpoint may be whole, or the error says what there is
         listing = self.listing()
         versions = listing.versions
         listed = versions and 0 <= version <= versions[-1]
@@ -292,6 +301,12 @@ class DeltaLog:
         listing = self.listing()
         return listing.versions, listing.checkpoints
 
+    def _listing_near(self, version: int) -> LogListing:
+        """Lists a version and those before it, of which one has a checkpoint unless writers died: not 10,000 others."""
+        first, behind = layout.names_since(max(0, version - _NEAR)), layout.names_since(version + 1)
+        names = self.storage.list_names(layout.join(self.location, layout.DELTA_LOG), first)
+        return LogListing.of(name for name in names if name < behind)
+
     def listing(self, since: int | None = None) -> LogListing:
         """Lists entries and checkpoints; only those from `since` on, if that version has a checkpoint."""
         folder = layout.join(self.location, layout.DELTA_LOG)
@@ -319,7 +334,7 @@ class DeltaLog:
         for number, files in enumerate(checkpoints, 1):
             try:
                 return self.read_checkpoint(files)
-            except Corrupt as error:
+            except (Corrupt, Unsupported) as error:  # the latter also by damage in the name of a feature
                 if number == len(checkpoints) and not first:
                     raise
                 logger.warning("another checkpoint or older entries are read instead of a checkpoint: %s", error)

@@ -6,7 +6,7 @@ Pure: the functions take parsed actions and return a new `TableState` (Delta pro
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -32,8 +32,10 @@ from filestore.delta.actions import (
     slot_of,
     tombstones,
 )
-from filestore.delta.by_slot import BySlot, FileTotals, LookupFiles
+from filestore.delta.adds import totals_of
+from filestore.delta.by_slot import BySlot, LookupFiles
 from filestore.delta.columns import ColumnFiles
+from filestore.delta.totals import FileTotals
 from filestore.errors import Corrupt
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile, PendingRun, Slot, Tombstones
@@ -159,10 +161,15 @@ class TableState:
         compacted = None if self.compacted is None else self.compacted.rebased(files, of.files)
         return replace(self, files=self.files.rebased(files, of.files), compacted=compacted)
 
-    @property
-    def changed_since_compacted(self) -> Iterable[Slot]:
-        """The slots that may need compaction: those that changed since `note_compacted` was called."""
-        return self.files.slots if self.compacted is None else self.files.differing(self.compacted)
+    def to_compact(self, least: int) -> Iterator[tuple[Slot, Collection[DataFile]]]:
+        """Returns the slots that may need compaction, with their files: those that changed since `note_compacted`.
+
+        Args:
+            least: The least number of files that need it without a deleted row.
+        """
+        if self.compacted is None:
+            return self.files.crowded(least)
+        return ((slot, self.files.of(slot)) for slot in self.files.differing(self.compacted))
 
     def note_compacted(self) -> None:
         """Notes that no slot needs compaction by the table's options: later versions ask for those that change."""
@@ -170,10 +177,11 @@ class TableState:
 
     def same(self, other: TableState) -> bool:
         """Returns whether two states are equal. It takes less than `==` where files are columns."""
-        by = self.definition.partition_by
-        if replace(self, files=_NO_FILES) != replace(other, files=_NO_FILES):
+        if replace(self, files=_NO_FILES) != replace(other, files=_NO_FILES) or len(self.files) != len(other.files):
             return False
-        return ColumnFiles.of(self.files, by).same(ColumnFiles.of(other.files, by))
+        by = self.definition.partition_by
+        mine, others = ColumnFiles.of(self.files, by), ColumnFiles.of(other.files, by)
+        return not any(True for _ in mine.differing(others))
 
     def follows_from(self, actions: Iterable[Action]) -> bool:
         """Returns whether the state has what the last of its commits says, but for files."""
@@ -207,7 +215,7 @@ class TableState:
             begun = cls(version, 0, metadata["id"], definition)
             if adds is not None:
                 columns = ColumnFiles(adds, definition.partition_by, sorted_by_key=bool(definition.sort_key))
-                begun = replace(begun, files=BySlot.on(columns, columns.count), totals=columns.totals())
+                begun = replace(begun, files=BySlot.on(columns), totals=totals_of(adds))
             return replace(_apply(begun, version, listed), replayed=Replayed(version))
 
 

@@ -30,6 +30,7 @@ from filestore.lookup.file_lookup import FileLookup
 from filestore.lookup.locate import locate
 from filestore.model.files import DataFile, Slot
 from filestore.reading.bucket_pruning import wanted_buckets, wanted_keys
+from filestore.reading.candidates import Wanted
 from filestore.reading.key_filters import KeyCondition
 from filestore.reading.overlay import (
     PendingSlot,
@@ -123,13 +124,14 @@ def plan_scan(state: TableState, columns: Sequence[str] | None = None, where: Pr
     """
     definition = state.definition
     schema = (definition.schema if columns is None else definition.schema.select(columns)).to_arrow()
-    files, pending = tuple(state.files), pending_slots(state)
+    pending = pending_slots(state)
     if where is None:
-        return ScanPlan(state.version, schema, files, None, pending)
+        return ScanPlan(state.version, schema, tuple(state.files), None, pending)
     condition = Condition.of(where, definition.schema)
     if not condition.columns:  # 1 = 1
         always = condition.wanted(pl.DataFrame(height=1)).all()
-        return ScanPlan(state.version, schema, files, None, pending) if always else ScanPlan(state.version, schema, ())
+        files = tuple(state.files) if always else ()
+        return ScanPlan(state.version, schema, files, None, pending if always else ())
     buckets = wanted_buckets(condition.expression, definition)
 
     def hit(listed: Sequence[DataFile]) -> list[bool]:
@@ -140,7 +142,8 @@ def plan_scan(state: TableState, columns: Sequence[str] | None = None, where: Pr
         found = iter(may_hold(condition.expression, file_bounds(asked, condition.columns, definition)).tolist())
         return [inside and next(found) for inside in near]
 
-    kept = tuple(itertools.compress(files, hit(files)))
+    wanted = Wanted(condition.expression, condition.columns, buckets, definition)
+    kept = tuple(file for some in state.files.candidates(wanted) for file in itertools.compress(some, hit(list(some))))
     # only by its slot: whether a merged row is wanted does not depend on the run's own values alone
     anything = [replace(slot.runs[0].as_file(), min_key=None, max_key=None) for slot in pending]
     slots = tuple(itertools.compress(pending, hit(anything)))

@@ -14,6 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filestore.decoding import well_formed
+
 __all__ = ["Key", "ascending", "changes", "decode_key", "encode_key", "key_at", "known_key"]
 
 Key = tuple[Any, ...]
@@ -34,8 +36,13 @@ def encode_key(key: Key) -> str:
 
 
 def decode_key(text: str, types: Sequence[pa.DataType]) -> Key:
-    """Reverses `encode_key`, given the columns' types."""
-    return tuple(_value(plain, kind) for plain, kind in zip(json.loads(text), types, strict=True))
+    """Reverses `encode_key`, given the columns' types.
+
+    Raises:
+        Corrupt: ``bad-log-entry``: it is no such text.
+    """
+    with well_formed(f"the key {text} in the Delta log", code="bad-log-entry"):
+        return tuple(_value(plain, kind) for plain, kind in zip(json.loads(text), types, strict=True))
 
 
 @lru_cache(maxsize=_KNOWN)

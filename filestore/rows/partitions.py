@@ -21,6 +21,7 @@ from filestore.model.types import to_sql
 __all__ = [
     "chosen_partitions",
     "partition_column",
+    "partition_column_of",
     "partition_set",
     "partition_values",
     "partitions_of",
@@ -135,6 +136,11 @@ def _text(name: str, value: Any) -> str | None:
 def partition_column(text: str | None, kind: pa.DataType, rows: int) -> pa.Array:
     """Returns a column with `rows` times the value of the text."""
     return pa.repeat(pa.scalar(_value(text, kind), kind), rows)
+
+
+def partition_column_of(texts: Iterable[str | None], kind: pa.DataType) -> pa.Array:
+    """Returns a column with the values of some texts."""
+    return pa.array([_value(text, kind) for text in texts], kind)
 
 
 def with_partition(rows: pa.Table, partition: Partition, schema: pa.Schema) -> pa.Table:

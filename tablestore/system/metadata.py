@@ -180,8 +180,8 @@ def _buckets(state: TableState) -> Iterator[dict[str, Any]]:
 
 def _held(state: TableState) -> dict[Slot, tuple[tuple[DataFile, ...], tuple[PendingRun, ...]]]:
     """The files and pending runs of each slot."""
-    slots = (*state.files.slots, *state.pending.slots)
-    return {slot: (state.files.of(slot), state.pending.of(slot)) for slot in slots}
+    held = {slot: (tuple(some.values()), state.pending.of(slot)) for slot, some in state.files.items()}
+    return held | {slot: (state.files.of(slot), state.pending.of(slot)) for slot in state.pending.slots}
 
 
 def _files(state: TableState) -> Iterator[dict[str, Any]]:

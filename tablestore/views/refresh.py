@@ -10,8 +10,8 @@ from typing import Protocol
 import polars as pl
 import pyarrow as pa
 
-from filestore.delta.by_slot import FileTotals
 from filestore.delta.state import TableState
+from filestore.delta.totals import FileTotals
 from filestore.errors import TableStoreError
 from filestore.files.writer import TableFiles
 from filestore.model.definition import TableDefinition
@@ -152,7 +152,7 @@ def _buckets(left: TableState, changes: Changes | None, keys: pl.DataFrame | Non
     """Returns the buckets in which rows of the result may change."""
     changed = set() if changes is None else {difference.slot.bucket for difference in changes.slots}
     if keys is None or keys.height:
-        changed |= {slot.bucket for slot in (*left.files.slots, *left.pending.slots)}
+        changed |= left.files.buckets | left.pending.buckets
     return sorted(changed)
 
 

@@ -27,7 +27,7 @@ from filestore.delta.checkpoint import write_checkpoint
 from filestore.delta.checkpoint_files import LogListing
 from filestore.delta.state import Replayed
 from filestore.doctor import examine
-from filestore.errors import Corrupt, Unavailable
+from filestore.errors import Corrupt, Unavailable, Unsupported
 from filestore.life.expiry import expire
 from filestore.life.orphans import clean_orphans
 from filestore.life.tags import create_tag, delete_tag
@@ -341,6 +341,88 @@ def test_parts_that_do_not_belong_together_are_no_checkpoint(made: FileStore, fo
         store.delta_log.checkpoint(AT)
     assert caught.value.code == "bad-delta-checkpoint"
     assert reopen(store).state() == expected
+
+
+def first_add(lines: Lines) -> dict[str, Any]:
+    return next(line["add"] for line in lines if "add" in line)
+
+
+def twice(lines: Lines) -> None:
+    lines.append({"add": first_add(lines)})
+
+
+def rows_say(number: object) -> Callable[[Lines], None]:
+    def edit(lines: Lines) -> None:
+        stats = json.loads(first_add(lines)["stats"])
+        first_add(lines)["stats"] = json.dumps(stats | {"numRecords": number}, separators=(",", ":"))
+
+    return edit
+
+
+def says(**members: object) -> Callable[[Lines], None]:
+    return lambda lines: first_add(lines).update(members)
+
+
+def lacks_of_vector(name: str) -> Callable[[Lines], None]:
+    def edit(lines: Lines) -> None:
+        vector = next(line["add"]["deletionVector"] for line in lines if line.get("add", {}).get("deletionVector"))
+        vector[name] = None
+
+    return edit
+
+
+def other_feature(lines: Lines) -> None:
+    features = next(line["protocol"]["writerFeatures"] for line in lines if "protocol" in line)
+    features[features.index("invariants")] = "invarianus"
+
+
+DAMAGES: dict[str, Callable[[Lines], None]] = {
+    "a file twice": twice,
+    **{f"{number!r} rows": rows_say(number) for number in ("5", 2.5, True, -3, None)},
+    "statistics that end early": says(stats='{"numRecords":1,'),
+    **{f"a vector without {name}": lacks_of_vector(name) for name in ("pathOrInlineDv", "sizeInBytes", "cardinality")},
+    "another feature": other_feature,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_value_that_cannot_be_right_is_found_when_it_is_read(made: FileStore, folder: Path, damage: str) -> None:
+    """There is no checksum. Found later, it was an error without an older checkpoint, or rows that were there twice."""
+    store = copied(made, folder, "v2-json-flat")
+    expected = store.delta_log.replayed(AT)
+    [path] = write_kind(store.location, "v2-json-flat", AT)
+
+    def edit(lines: Lines) -> Lines:
+        DAMAGES[damage](lines)
+        return lines
+
+    edit_lines(path, edit)
+    assert reopen(store).delta_log.at(AT) == expected
+    forget_entries(store.location, AT)
+    with pytest.raises((Corrupt, Unsupported)):
+        reopen(store).delta_log.at(AT)
+
+
+def test_a_partition_that_its_column_does_not_have_is_found(folder: Path) -> None:
+    """Each plan with a condition on that column failed, with an error of Python."""
+    store = create(
+        folder / "t", define("id BIGINT, p INT", ["id", "p"], ["p"], checkpoint_interval=10_000), ambient=seeded(1)
+    )
+    set_feature(store.location)
+    store = reopen(store)
+    write(store, [{"id": number, "p": number % 2} for number in range(4)])
+    expected = store.state()
+    [path] = write_kind(store.location, "v2-json-flat", 1)
+
+    def edit(lines: Lines) -> Lines:
+        first_add(lines)["partitionValues"] = {"p": "x"}
+        return lines
+
+    edit_lines(path, edit)
+    assert reopen(store).delta_log.at(1) == expected
+    forget_entries(store.location, 1)
+    with pytest.raises(Corrupt):
+        reopen(store).delta_log.at(1)
 
 
 def named_otherwise(lines: Lines, name: str, to: str) -> Lines:

@@ -50,7 +50,7 @@ def read_overlaid(spark: SparkSession, store: FileStore, state: TableState) -> D
     if not table.storage.exists(layout.join(location, layout.log_entry_path(0))):
         tasks = [_Pending(pending, location) for pending in pending_slots(state)]
         merged = run_tasks(spark, table, tasks, _merge_pending, "merge runs of", partial(_discard, folder=folder))
-        commit_overlay(table, state, state.pending.slots, _files(merged), location)
+        commit_overlay(table, state, set(state.pending.slots), _files(merged), location)
     return read_whole(spark, location, state)
 
 
