@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +17,7 @@ from filestore.delta.checkpoint_files import CheckpointFiles
 from filestore.delta.columns import ColumnFiles
 from filestore.delta.log import DeltaLog
 from filestore.delta.state import TableState
-from filestore.errors import AlreadyExists, Corrupt, NotFound
+from filestore.errors import AlreadyExists, Conflict, Corrupt, NotFound, Unsupported
 from filestore.parquet.whole import parquet_bytes
 
 __all__ = ["checkpoint_bytes", "is_due", "write_checkpoint"]
@@ -149,19 +150,25 @@ def write_checkpoint(log: DeltaLog, state: TableState) -> ColumnFiles | None:
     newer = last > state.replayed.since and not is_due(state.with_checkpoint(last))
     if newer or not _is_of(log, state):
         return None
+    return _written(log, state)
+
+
+def _written(log: DeltaLog, state: TableState) -> ColumnFiles | None:
     files = ColumnFiles.of(state.files, state.definition.partition_by)
     data, actions = checkpoint_bytes(state, files)
     path = layout.join(log.location, layout.checkpoint_path(state.version))
     _write(log, state, path, data)
     if not _is_of(log, state):
-        _take_back(log, {path: data})
+        _take_back(log, state.version, {path: data})
         return None
     last_one = {"version": state.version, "size": actions, "sizeInBytes": len(data), "numOfAddFiles": files.count}
     last_path, hint = layout.join(log.location, layout.LAST_CHECKPOINT), json.dumps(last_one).encode()
     log.storage.replace(last_path, hint)
-    if not _is_of(log, state):  # delta-rs refuses a table whose hint names what is not there
-        _take_back(log, {last_path: hint, path: data})
+    if not _is_of(log, state):
+        _take_back(log, state.version, {last_path: hint, path: data})
         return None
+    if not log.storage.exists(path):  # a late writer has taken it for its own one, and saw no hint
+        _write(log, state, path, data)
     return files
 
 
@@ -173,24 +180,43 @@ def _is_of(log: DeltaLog, state: TableState) -> bool:
 def _write(log: DeltaLog, state: TableState, path: str, data: bytes) -> None:
     try:
         log.storage.write_new(path, data)
-        return
     except AlreadyExists:
-        pass
-    name = path.rpartition("/")[2]
+        tag, name = _tag(log, path), path.rpartition("/")[2]  # the tag before what it marks is looked at
+        try:
+            if log.read_checkpoint(CheckpointFiles(state.version, (name,))).table_id == state.table_id:
+                return  # another process has written it
+        except (Corrupt, NotFound, Unsupported) as error:
+            logger.warning("a checkpoint of %s is replaced: %s", log.location, error)
+        if not _is_of(log, state):
+            return  # it is that of the table which is there now
+        if tag is None:
+            log.storage.replace(path, data)
+            return
+        with suppress(Conflict):  # that table was made, and wrote its own one, since then
+            log.storage.replace_tagged(path, data, tag)
+
+
+def _tag(log: DeltaLog, path: str) -> str | None:
+    """Returns the tag of a file; None if the storage has none, or the file is gone."""
     try:
-        if log.read_checkpoint(CheckpointFiles(state.version, (name,))).table_id == state.table_id:
-            return  # another process has written it
-    except (Corrupt, NotFound) as error:
-        logger.warning("a checkpoint of %s is replaced: %s", log.location, error)
-    log.storage.replace(path, data)
+        return log.storage.read_tagged(path).tag
+    except (NotFound, Unsupported):
+        return None
 
 
-def _take_back(log: DeltaLog, written: Mapping[str, bytes]) -> None:
-    """Removes what was written where the table is not any more.
+def _take_back(log: DeltaLog, version: int, written: Mapping[str, bytes]) -> None:
+    """Removes what was written where the table is not any more. What another table has written there stays.
 
-    IMPORTANT: what another table has written there in the meantime stays, unless it comes between the two requests:
-    then that table is read without it, and its next checkpoint is named again.
+    IMPORTANT: if that comes between two of our requests, it is removed, too, and delta-rs refuses a table whose hint
+    names what is not there. So the checkpoint of the table that is there now is written once more then.
     """
     for path, data in written.items():
         if log.storage.read_each([path]) == [data]:
             log.storage.delete(path)
+    if log.last_checkpoint() != version or version in log.checkpoints():
+        return
+    try:
+        state = log.replayed(version)
+    except (Corrupt, NotFound, Unsupported):
+        return  # there is no such table
+    _written(log, state)

@@ -370,6 +370,83 @@ def test_a_late_writer_of_a_dropped_table_leaves_none_in_the_next_one(folder: Pa
     assert_healthy(now)
 
 
+def test_a_late_writer_does_not_replace_that_of_the_next_table(folder: Path) -> None:
+    """It took the next table's for a stranger's: until it saw its error, readers had the former table's files."""
+    store = table(folder)
+    grow(store, 3)
+    late, seen = store.state(), list[bytes]()
+
+    def hook(call: Call) -> None:
+        if call.operation == "write_new" and not call.done and not seen:
+            now = made_anew(store, 3)
+            write_checkpoint(now.delta_log, replace(now.state(), replayed=Replayed(0, 10_000)))
+        if seen or call.operation == "write_new":
+            seen.append(path_of(store, 3).read_bytes())
+
+    write_checkpoint(DeltaLog(FaultyStorage(LocalStorage(), hook), store.location), late)
+    assert len(seen) > 2 and len(set(seen)) == 1
+    now = reopen(store)
+    assert (now.delta_log.checkpoints(), now.delta_log.last_checkpoint()) == ([3], 3)
+    assert in_order(read_deltalake(now.location)) == in_order(read(now))
+
+
+def test_one_that_a_late_writer_removes_is_written_again(folder: Path) -> None:
+    """The next table's writer puts its own one there between the two requests with which the late one removes its own.
+
+    delta-rs, DuckDB, ClickHouse and polars refuse a table whose hint names what is not there.
+    """
+    store = table(folder)
+    grow(store, 3)
+    late, deletes = store.state(), list[FileStore]()
+
+    def hook(call: Call) -> None:
+        if call.operation == "write_new" and not call.done and not deletes:
+            deletes.append(made_anew(store, 3))
+        if call.operation == "delete" and not call.done and len(deletes) == 1:
+            [now] = deletes
+            deletes.append(now)
+            write_checkpoint(now.delta_log, replace(now.state(), replayed=Replayed(0, 10_000)))
+
+    write_checkpoint(DeltaLog(FaultyStorage(LocalStorage(), hook), store.location), late)
+    assert len(deletes) == 2
+    now = reopen(store)
+    assert (now.delta_log.checkpoints(), now.delta_log.last_checkpoint()) == ([3], 3)
+    assert in_order(read_deltalake(now.location)) == in_order(read_polars(now.location)) == in_order(read(now))
+    assert now.delta_log.checkpoint(3).same(now.delta_log.replayed(3))
+
+
+def test_one_that_is_removed_before_it_is_named_is_written_again(folder: Path) -> None:
+    """The late writer sees no hint yet, and the next table's writer does not see that its checkpoint goes."""
+    store = table(folder)
+    grow(store, 3)
+    late, made, reached, go_on = store.state(), list[FileStore](), threading.Event(), threading.Event()
+    writers = list[threading.Thread]()
+
+    def before_the_hint(call: Call) -> None:
+        if call.operation == "replace" and call.path.endswith("_last_checkpoint") and not call.done:
+            reached.set()
+            assert go_on.wait(WAIT_S)
+
+    def hook(call: Call) -> None:
+        if call.operation == "write_new" and not call.done and not made:
+            made.append(made_anew(store, 3))
+        if call.operation == "delete" and not call.done and not writers:
+            log = DeltaLog(FaultyStorage(LocalStorage(), before_the_hint), store.location)
+            state = replace(made[0].state(), replayed=Replayed(0, 10_000))
+            writers.append(threading.Thread(target=write_checkpoint, args=(log, state)))
+            writers[0].start()
+            assert reached.wait(WAIT_S)
+
+    write_checkpoint(DeltaLog(FaultyStorage(LocalStorage(), hook), store.location), late)
+    now = reopen(made[0])
+    assert (now.delta_log.checkpoints(), now.delta_log.last_checkpoint()) == ([], None)
+    go_on.set()
+    writers[0].join(WAIT_S)
+    assert (now.delta_log.checkpoints(), now.delta_log.last_checkpoint()) == ([3], 3)
+    assert in_order(read_deltalake(now.location)) == in_order(read_polars(now.location)) == in_order(read(now))
+    assert now.delta_log.checkpoint(3).same(now.delta_log.replayed(3))
+
+
 def test_a_strangers_one_is_replaced(folder: Path) -> None:
     """It was taken for what another process of this table has written."""
     store, other = table(folder), table(folder / "other")
