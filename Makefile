@@ -103,6 +103,7 @@ format: env  ## Format the code, and repair what ruff can repair
 bench: env jars  ## Run the benchmarks; ARGS go to the first
 	@$(BIN)/python -m tests.bench $(ARGS)
 	@$(BIN)/python -m tests.bench.growth --spark || test $$? = 1
+	@$(BIN)/python -m tests.bench.states
 	@$(BIN)/python -m tests.bench.reads
 	@$(BIN)/python -m tests.bench.log
 	@$(BIN)/python -m tests.bench.latency
