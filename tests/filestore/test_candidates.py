@@ -27,6 +27,7 @@ from filestore.reading.candidates import Wanted
 from filestore.reading.predicate import Condition
 from filestore.reading.scan import plan_scan
 from filestore.rows.partitions import partition_values
+from tests.depth import sampled
 from tests.tables import define
 
 COLUMNS = (
@@ -96,7 +97,7 @@ def planned(files: BySlot[DataFile], condition: str, definition: TableDefinition
     return {file.path for file in plan_scan(TableState(1, 1, "t", definition, files), None, condition).files}
 
 
-@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("condition", sampled(CONDITIONS, fast=8, test=2))
 @given(files=FILES, later=FILES)
 def test_the_same_files_are_chosen_by_columns_and_one_by_one(
     condition: str, files: list[DataFile], later: list[DataFile]

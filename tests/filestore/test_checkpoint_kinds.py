@@ -157,7 +157,7 @@ def spark_settings(spark: SparkSession, settings: dict[str, str]) -> Iterator[No
             spark.conf.unset(name)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("main", ["json", "parts", "parquet"])
 def test_what_delta_spark_writes_is_read(made: FileStore, folder: Path, spark: SparkSession, main: str) -> None:
     """It may commit nothing to the table, but it may write a checkpoint."""
