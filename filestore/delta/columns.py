@@ -32,6 +32,9 @@ KEPT_FILES = 20_000
 
 _TOGETHER = 4096
 _MANY = 8
+_FEW_TO_JUDGE = 1000
+"""The number of files up to which it takes less time to look at each as an object."""
+
 _MEMO_BYTES = 128 << 20
 """The most bytes that are kept of what was derived from actions: 24 a file for a column of numbers, more for texts."""
 
@@ -182,7 +185,10 @@ class ColumnFiles(Base[DataFile]):
             yield from by_slot(files_of(self._pages.between(start, end), self._partition_by)).items()
 
     def candidates(self, may_be: Judge) -> Iterator[Sequence[DataFile]]:
-        """Yields all files but those that are not wanted by their actions."""
+        """Yields all files but those that are not wanted by their actions. Few files are all left to the caller."""
+        if self.count <= _FEW_TO_JUDGE:
+            yield from (list(some.values()) for _, some in self.items())
+            return
         for start in range(0, self.count, _TOGETHER):
             end, memo = min(start + _TOGETHER, self.count), self._memos.setdefault(start, Memo())
             batch = Batch(end - start, partial(self._pages.between, start, end), self._partition_by, memo)

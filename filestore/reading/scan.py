@@ -55,6 +55,7 @@ Positions = npt.NDArray[np.int64]
 Part = Callable[[], pl.DataFrame | None]
 
 _JUDGED_FILES = 64
+_PLANNED_FILES = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,11 +144,13 @@ def plan_scan(state: TableState, columns: Sequence[str] | None = None, where: Pr
         return [inside and next(found) for inside in near]
 
     wanted = Wanted(condition.expression, condition.columns, buckets, definition)
-    kept = tuple(file for some in state.files.candidates(wanted) for file in itertools.compress(some, hit(list(some))))
+    candidates, kept = itertools.chain.from_iterable(state.files.candidates(wanted)), list[DataFile]()
+    while some := list(itertools.islice(candidates, _PLANNED_FILES)):  # each look takes a while, however few they are
+        kept += itertools.compress(some, hit(some))
     # only by its slot: whether a merged row is wanted does not depend on the run's own values alone
     anything = [replace(slot.runs[0].as_file(), min_key=None, max_key=None) for slot in pending]
     slots = tuple(itertools.compress(pending, hit(anything)))
-    return ScanPlan(state.version, schema, kept, condition, slots, wanted_keys(condition.expression, definition))
+    return ScanPlan(state.version, schema, tuple(kept), condition, slots, wanted_keys(condition.expression, definition))
 
 
 def scan(table: TableFiles, plan: ScanPlan) -> Iterator[pa.Table]:

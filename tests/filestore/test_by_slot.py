@@ -136,6 +136,7 @@ def tiny_pages(patched: pytest.MonkeyPatch, page_rows: int) -> None:
     patched.setattr("filestore.delta.pages._TOGETHER", 2)
     patched.setattr("filestore.delta.columns.FEW_FILES", 0)
     patched.setattr("filestore.delta.columns.KEPT_FILES", 2)
+    patched.setattr("filestore.delta.columns._FEW_TO_JUDGE", 0)
     patched.setattr("filestore.delta.columns._TOGETHER", page_rows)
 
 

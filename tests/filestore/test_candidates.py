@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -30,6 +30,7 @@ from filestore.rows.partitions import partition_values
 from tests.depth import sampled
 from tests.tables import define
 
+pytestmark = pytest.mark.usefixtures("few_files_are_judged")
 COLUMNS = (
     "p STRING, q INT, d DATE, k BIGINT, i INT, f DOUBLE, r FLOAT, s STRING, day DATE, at TIMESTAMP, local "
     "TIMESTAMP_NTZ, m DECIMAL(9,2), b BOOLEAN, x BINARY, l ARRAY<INT>, `odd.name` INT"
@@ -77,6 +78,14 @@ CONDITIONS = [
     "p = 'a' AND k > 0", "p = 'a' OR k = 0", "NOT (p = 'a')", "k IN (0, 1)", "k BETWEEN -1 AND 1", "b",
     '"odd.name" = 1', "i = k", "p = s", "q = 0 AND k = 0 AND p = 'a' AND d = DATE '2026-01-01'",
 ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def few_files_are_judged() -> Iterator[None]:
+    """Has few files chosen by columns, too."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("filestore.delta.columns._FEW_TO_JUDGE", 0)
+        yield
 
 
 def file(number: int, partition: dict[str, Any], bucket: int, rows: Sequence[dict[str, Any]]) -> DataFile:
