@@ -142,7 +142,13 @@ def add(number: int, slot: Slot, dead: int, sizes: int) -> dict[str, Any]:
         },
     }
     if dead:
-        vector = {"storageType": "u", "pathOrInlineDv": "x" * 20, "offset": 1, "sizeInBytes": 40, "cardinality": dead}
+        vector = {
+            "storageType": "u",
+            "pathOrInlineDv": f"{dead:020}",
+            "offset": 1,
+            "sizeInBytes": 40,
+            "cardinality": dead,
+        }
         action["deletionVector"] = vector
     return {"add": action}
 
