@@ -35,6 +35,7 @@ from filestore.model.partition_set import ALL_PARTITIONS, PartitionSet
 from filestore.model.schema import Schema
 from filestore.model.snapshot import Operation
 from filestore.retention.lifetimes import Lifetimes, runs_of
+from filestore.retention.paths import Paths
 
 __all__ = ["FilesOf", "History", "read_history"]
 
@@ -62,7 +63,7 @@ class History:
 
     findings: Findings
     state: TableState | None = None
-    referenced: set[str] = field(default_factory=set)
+    referenced: Paths = field(default_factory=Paths)
     newest: TableState | None = None
     whole: bool = False
     schemas: dict[str, Schema] = field(default_factory=dict)
@@ -127,7 +128,7 @@ def _begin(log: DeltaLog, history: History, number: int) -> TableState | None:
         history.unread = True
         return None
     lives = Lifetimes.begin(state, () if entry is None else entry.actions)
-    history.referenced.update(path for path, _ in lives.spans())
+    history.referenced = lives.named
     return state
 
 
@@ -383,13 +384,13 @@ def _note_references(history: History, entry: Commit) -> None:
             named.update(_named(action))
         except BROKEN:
             history.unread = True  # the check of the entry reports it
-    for path in sorted(history.fenced_files.keys() & named - history.referenced):
+    for path in sorted(path for path in history.fenced_files.keys() & named if path not in history.referenced):
         message = (
             f"version {entry.version} names {path}, which version {history.fenced_files[path]} fences: it was to be "
             "removed as an orphan"
         )
         history.findings.add(Invariant.FENCED_COMMIT, message, path, entry.version)
-    history.referenced |= named
+    history.referenced.update(named)
     history.fenced_files |= dict.fromkeys(entry.fenced_files, entry.version)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Container, Iterator
 from dataclasses import dataclass
 
 from filestore import layout
@@ -53,7 +53,7 @@ class Leftover:
 def check_leftovers(
     store: FileStore,
     files: Collection[FileInfo],
-    referenced: Collection[str],
+    referenced: Container[str],
     state: TableState | None,
     findings: Findings,
 ) -> None:
@@ -66,7 +66,7 @@ def check_leftovers(
 
 
 def leftovers(
-    store: FileStore, files: Collection[FileInfo], referenced: Collection[str], state: TableState | None
+    store: FileStore, files: Collection[FileInfo], referenced: Container[str], state: TableState | None
 ) -> Iterator[Leftover]:
     """Yields the files that nothing refers to.
 

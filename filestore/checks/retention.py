@@ -71,5 +71,5 @@ def check_retained_files(store: FileStore, files: Collection[FileInfo], newest: 
     retained = Retained(first_retained(newest), tuple(sorted(tag.version for tag in tags_of(newest).values())))
     prefix = layout.join(store.location, "")
     there = {info.path.removeprefix(prefix) for info in files}
-    for path in sorted(lives.needed(retained) - lives.needed(Retained(newest.version)) - there):
+    for path in sorted(lives.needed(retained, newest) - there):
         findings.add(Invariant.RETAINED_FILE, f"{path} is missing, and a retained version needs it", path)

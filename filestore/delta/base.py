@@ -57,6 +57,10 @@ class Base(ABC, Generic[Stored]):
         """Returns all slots that have a file."""
 
     @abstractmethod
+    def paths(self) -> Iterable[Collection[str]]:
+        """Returns the paths of all files, some at a time."""
+
+    @abstractmethod
     def candidates(self, may_be: Judge) -> Iterable[Collection[Stored]]:
         """Returns all files, perhaps without those that are not wanted by their actions; some at a time."""
 
@@ -112,6 +116,10 @@ class ObjectFiles(Base[Stored]):
     def items(self) -> Iterable[tuple[Slot, Mapping[str, Stored]]]:
         """Returns all slots that have a file."""
         return self._slots.items()
+
+    def paths(self) -> Iterable[Collection[str]]:
+        """Returns the paths of all files, those of a slot at a time."""
+        return self._slots.values()
 
     def candidates(self, may_be: Judge) -> Iterable[Collection[Stored]]:
         """Returns all files: whoever asks looks at objects itself."""

@@ -74,6 +74,14 @@ class BySlot(Generic[Stored]):
         for left in self._over.values():
             yield left.values()
 
+    def paths(self) -> Iterator[Collection[str]]:
+        """Yields the paths of all files, some at a time, without making objects of them."""
+        self._base.ask(self._over)
+        gone = {path for slot in self._over for path in self._base.get(slot)}
+        for some in self._base.paths():
+            yield [path for path in some if path not in gone] if gone else some
+        yield from self._over.values()
+
     def changed(self, removed: Iterable[tuple[str, Slot]], added: Iterable[Stored]) -> BySlot[Stored]:
         """Returns the files without those of some paths and slots, and with others: first the former, then the latter.
 

@@ -6,6 +6,7 @@ that it touches, however many files there are. Whoever goes through all files ha
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
@@ -21,14 +22,20 @@ from filestore.delta.adds import Positions, checked_slots, partitions_in, slot_c
 from filestore.delta.base import FEW_FILES, Base, by_slot
 from filestore.delta.batch import Batch, Judge, Memo
 from filestore.delta.by_slot import BySlot
-from filestore.delta.pages import Page, Pages
+from filestore.delta.pages import PAGES, Page, Pages
 from filestore.delta.slot_hashes import Hashes, buckets_in, hashes_of, hashes_of_bucket, slot_hashes
+from filestore.layout import decode_path
 from filestore.model.files import DataFile, Partition, Slot
 
-__all__ = ["ColumnFiles"]
+__all__ = ["MESSAGE", "ColumnFiles"]
 
 KEPT_FILES = 20_000
 """The most files that stay objects, of some kB each, once they were asked for."""
+
+_TEXT = pa.string()
+_CONTENT = {"pages": PAGES, "hashes": pa.uint64(), "starts": pa.int64(), "partition_by": _TEXT}
+MESSAGE = pa.schema({name: pa.large_list(value) for name, value in _CONTENT.items()})
+"""The schema of `ColumnFiles.to_message`."""
 
 _TOGETHER = 4096
 _MANY = 8
@@ -53,14 +60,13 @@ class ColumnFiles(Base[DataFile]):
 
     def __init__(self, adds: pa.StructArray, partition_by: Sequence[str], *, sorted_by_key: bool) -> None:
         ordered, hashes = _in_order(adds, *checked_slots(adds, partition_by, sorted_by_key=sorted_by_key))
-        self._set(Pages([Page.of(ordered)]), hashes, partition_by)
+        self._set(Pages([Page.of(ordered)]), *_groups(hashes), partition_by)
 
-    def _set(self, pages: Pages, hashes: Hashes, partition_by: Sequence[str]) -> None:
-        """Takes files, and for each the hash of its slot, ascending."""
-        first = np.flatnonzero(np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)])
+    def _set(self, pages: Pages, hashes: Hashes, starts: Positions, partition_by: Sequence[str]) -> None:
+        """Takes files; the hashes of their slots, ascending; where the files of each begin, and where the last end."""
         self._pages = pages
-        self._hashes: Hashes = hashes[first]
-        self._starts: Positions = np.append(first, len(hashes))
+        self._hashes = hashes
+        self._starts = starts
         self._partition_by = tuple(partition_by)
         self._asked: dict[Slot, Mapping[str, DataFile]] = {}
         self._asked_count = 0
@@ -69,9 +75,9 @@ class ColumnFiles(Base[DataFile]):
         self._packed: ColumnFiles | None = None
 
     @classmethod
-    def _on(cls, pages: Pages, hashes: Hashes, partition_by: Sequence[str]) -> ColumnFiles:
+    def _on(cls, pages: Pages, hashes: Hashes, starts: Positions, partition_by: Sequence[str]) -> ColumnFiles:
         new = cls.__new__(cls)
-        new._set(pages, hashes, partition_by)
+        new._set(pages, hashes, starts, partition_by)
         return new
 
     @classmethod
@@ -99,16 +105,40 @@ class ColumnFiles(Base[DataFile]):
         """Returns the same files in a fifth of the memory; None if `go_on` returned False before it was done."""
         if self.lean:
             return self
-        if self._packed is None and (pages := self._pages.packed_while(go_on)) is not None:
-            self._packed = ColumnFiles._on(pages, self._hash_of_each(), self._partition_by)
+        if self._packed is None:
+            pages = list(itertools.takewhile(lambda _: go_on(), self._pages.packing()))
+            if not go_on():
+                return None
+            self._packed = ColumnFiles._on(Pages(pages), self._hashes, self._starts, self._partition_by)
         return self._packed  # whoever shares these files shares the packed ones
 
     def __reduce__(self) -> tuple[Any, ...]:
+        return ColumnFiles.of_message, (self.to_message(),)
+
+    def to_message(self) -> pa.RecordBatch:
+        """Returns the files as one row of `MESSAGE`, packed, for another process or for a file that it maps."""
         if self.count <= FEW_FILES:  # all in one page, which is packed and unpacked at once
             pages = Pages([Page.of(self._pages.between(0, self.count)).packed()])
         else:
             self._pages = pages = self._pages.pack()
-        return _remade, (pages, self._hash_of_each(), self._partition_by)
+        columns = (
+            pages.to_columns(),
+            pa.array(self._hashes),
+            pa.array(self._starts),
+            pa.array(self._partition_by, _TEXT),
+        )
+        lists = (pa.LargeListArray.from_arrays([0, len(column)], column) for column in columns)
+        return pa.RecordBatch.from_arrays(list(lists), schema=MESSAGE)
+
+    @classmethod
+    def of_message(cls, message: pa.RecordBatch) -> ColumnFiles:
+        """Returns the files that `to_message` gave. Those of many stay where they are, perhaps in a mapped file."""
+        columns = dict(zip(message.schema.names, (column.flatten() for column in message.columns), strict=True))
+        pages = Pages.of_columns(columns["pages"])
+        if len(pages) <= FEW_FILES:
+            pages = Pages([Page.of(pages.between(0, len(pages)))])
+        hashes, starts = columns["hashes"].to_numpy(), columns["starts"].to_numpy()
+        return cls._on(pages, hashes, starts, columns["partition_by"].to_pylist())
 
     # ----------------------------------------------------------------------------------------------------- some slots
 
@@ -184,6 +214,11 @@ class ColumnFiles(Base[DataFile]):
         for start, end in pairwise(self._cuts()):
             yield from by_slot(files_of(self._pages.between(start, end), self._partition_by)).items()
 
+    def paths(self) -> Iterator[list[str]]:
+        """Yields the paths of all files, some thousand at a time."""
+        for adds in self.batches(_TOGETHER):
+            yield [decode_path(path) for path in pc.struct_field(adds, "path").to_pylist()]
+
     def candidates(self, may_be: Judge) -> Iterator[Sequence[DataFile]]:
         """Yields all files but those that are not wanted by their actions. Few files are all left to the caller."""
         if self.count <= _FEW_TO_JUDGE:
@@ -250,7 +285,7 @@ class ColumnFiles(Base[DataFile]):
         adds = rows_of(come)
         adds, hashes = _in_order(adds, *slot_columns(adds, self._partition_by))
         pages, all_hashes = self._pages.changed(self._hash_of_each(), stay, adds, hashes, plain=FEW_FILES)
-        new = ColumnFiles._on(pages, all_hashes, self._partition_by)
+        new = ColumnFiles._on(pages, *_groups(all_hashes), self._partition_by)
         if self._objects is not None and new.count <= KEPT_FILES:  # whoever asked for all will do so again
             new._objects = {slot: some for slot, some in {**self._objects, **over}.items() if some}
         return new
@@ -266,6 +301,12 @@ class ColumnFiles(Base[DataFile]):
         if odd:
             others = self._files(_positions(starts[odd], ends[odd])).items()
             yield from (file for other, some in others if other not in slots for file in some.values())
+
+
+def _groups(hashes: Hashes) -> tuple[Hashes, Positions]:
+    """Returns each of some ascending hashes once; where it begins, and where the last ends."""
+    first = np.flatnonzero(np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)])
+    return hashes[first], np.append(first, len(hashes))
 
 
 def _in_order(
@@ -287,9 +328,3 @@ def _positions(starts: Positions, ends: Positions) -> Positions:
     before = np.cumsum(lengths) - lengths
     rows: Positions = np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)
     return rows
-
-
-def _remade(pages: Pages, hashes: Hashes, partition_by: Sequence[str]) -> ColumnFiles:
-    """Makes what another process has sent; few files are unpacked."""
-    few = len(pages) <= FEW_FILES
-    return ColumnFiles._on(Pages([Page.of(pages.between(0, len(pages)))]) if few else pages, hashes, partition_by)

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from filestore.delta.adds import ADD, Mask, Positions
 from filestore.delta.slot_hashes import Hashes
 
-__all__ = ["Page", "Pages"]
+__all__ = ["PAGES", "Page", "Pages"]
 
 PAGE_ROWS = 128
 """The rows of a page: it is unpacked in 0.1 ms, and larger ones take hardly less memory."""
 
 _SMALL = PAGE_ROWS // 4
 _TOGETHER = 64
+
+PAGES = pa.struct({"rows": pa.int64(), "content": pa.large_binary(), "size": pa.int64()})
+"""The type of `Pages.to_columns`."""
 
 _SCHEMA = pa.schema(list(ADD))
 _CODEC = pa.Codec("zstd", 3)
@@ -35,7 +39,7 @@ class Page:
     """
 
     rows: int
-    content: pa.StructArray | bytes
+    content: pa.StructArray | pa.Buffer
     size: int = 0
 
     @classmethod
@@ -45,14 +49,14 @@ class Page:
 
     def packed(self) -> Page:
         """Returns the same actions, compressed."""
-        if isinstance(self.content, bytes):
+        if isinstance(self.content, pa.Buffer):
             return self
         message = pa.RecordBatch.from_struct_array(self.content).serialize()
-        return Page(self.rows, _CODEC.compress(message, asbytes=True), message.size)
+        return Page(self.rows, _CODEC.compress(message), message.size)
 
     def even(self) -> list[Page]:
         """Returns them in pages of about `PAGE_ROWS`; those of a packed page stay together."""
-        if isinstance(self.content, bytes):
+        if isinstance(self.content, pa.Buffer):
             return [self]
         count = max(1, round(self.rows / PAGE_ROWS))
         cuts = [self.rows * number // count for number in range(count + 1)]
@@ -60,7 +64,7 @@ class Page:
 
     def adds(self) -> pa.StructArray:
         """Returns the actions."""
-        if not isinstance(self.content, bytes):
+        if not isinstance(self.content, pa.Buffer):
             return self.content
         message = _CODEC.decompress(self.content, self.size)
         return pa.ipc.read_record_batch(message, _SCHEMA).to_struct_array()
@@ -81,28 +85,40 @@ class Pages:
     def __init__(self, pages: Iterable[Page]) -> None:
         self.pages = tuple(page for page in pages if page.rows)
         self.starts: Positions = np.cumsum([0, *(page.rows for page in self.pages)], dtype=np.int64)
-        self.packed = all(isinstance(page.content, bytes) for page in self.pages)
+        self.packed = all(isinstance(page.content, pa.Buffer) for page in self.pages)
         self._last: tuple[int, pa.StructArray] | None = None
 
-    def __reduce__(self) -> tuple[type[Pages], tuple[Sequence[Page]]]:
-        return Pages, (self.pages,)
+    @classmethod
+    def of_columns(cls, columns: pa.StructArray) -> Pages:
+        """Returns the pages that `to_columns` gave; their bytes stay where they are."""
+        rows, sizes = (pc.struct_field(columns, name).to_pylist() for name in ("rows", "size"))
+        contents = pc.struct_field(columns, "content")
+        _, offsets, data = contents.buffers()
+        ends = np.frombuffer(offsets, np.int64, len(columns) + 1, 8 * contents.offset).tolist()
+        parts = zip(rows, pairwise(ends), sizes, strict=True)
+        return cls(Page(count, data.slice(start, end - start), size) for count, (start, end), size in parts)
+
+    def to_columns(self) -> pa.StructArray:
+        """Returns packed pages as one array, which is sent to another process or kept in a file."""
+        rows, size = (
+            pa.array([p.rows for p in self.pages], pa.int64()),
+            pa.array([p.size for p in self.pages], pa.int64()),
+        )
+        ends = np.cumsum([0, *(page.content.size for page in self.pages)], dtype=np.int64)
+        buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(page.content for page in self.pages))]
+        content = pa.Array.from_buffers(pa.large_binary(), len(self.pages), buffers)
+        return pa.StructArray.from_arrays([rows, content, size], fields=list(PAGES))
 
     def __len__(self) -> int:
         return int(self.starts[-1])
 
     def pack(self) -> Pages:
         """Returns the same actions, packed."""
-        return Pages(part.packed() for page in self.pages for part in page.even())
+        return Pages(self.packing())
 
-    def packed_while(self, go_on: Callable[[], bool]) -> Pages | None:
-        """Returns the same actions, packed; None if `go_on` returned False before it was done."""
-        new: list[Page] = []
-        for page in self.pages:
-            for part in page.even():
-                if not go_on():
-                    return None
-                new.append(part.packed())
-        return Pages(new)
+    def packing(self) -> Iterator[Page]:
+        """Yields pages of the same actions, packed."""
+        return (part.packed() for page in self.pages for part in page.even())
 
     def _pages_of(self, positions: Positions) -> Positions:
         """Returns the numbers of the pages that have some positions."""

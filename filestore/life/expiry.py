@@ -194,15 +194,17 @@ def _planned(store: FileStore, lives: Lifetimes, retained: Retained, state: Tabl
     log = store.delta_log
     entries = removable_entries(retained, log.listing())
     expiring = max(0, retained.first - first_retained(state))
-    files = _there(store, lives.unneeded(retained))
+    files = _there(store, lives.unneeded(retained, state))
     return Expiry(retained.first, expiring, tuple(files), len(entries), sum(files.values()))
 
 
 def _there(store: FileStore, paths: Sequence[str]) -> dict[str, int]:
     """Returns the sizes of those that still exist: entries also name files of versions that expired long ago."""
-    prefix = layout.join(store.location, "")
-    stored = {info.path.removeprefix(prefix): info.size for info in store.storage.walk(store.location)}
-    return {path: stored[path] for path in paths if path in stored}
+    if not paths:
+        return {}
+    wanted, prefix = dict.fromkeys(paths, 0), layout.join(store.location, "")
+    stored = ((info.path.removeprefix(prefix), info.size) for info in store.storage.walk(store.location))
+    return dict(sorted((path, size) for path, size in stored if path in wanted))
 
 
 def _proposal(store: FileStore, state: TableState, first: int) -> Proposal:
@@ -232,7 +234,7 @@ def _clean(store: FileStore, lives: Lifetimes, announced: TableState, versions: 
     first = min([first_retained(announced), *(hold.version for hold in held)])
     tagged = {tag.version for state in (announced, newest) for tag in tags_of(state).values()}
     retained = Retained(first, tuple(sorted(tagged)))
-    files = _there(store, lives.unneeded(retained))
+    files = _there(store, lives.unneeded(retained, newest))
     store.storage.delete_all([layout.join(store.location, path) for path in files])
     entries = _remove_entries(store, retained)
     return Expiry(first_retained(announced), versions, tuple(files), entries, sum(files.values()))

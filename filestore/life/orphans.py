@@ -13,6 +13,7 @@ from filestore.delta.state import TableState
 from filestore.errors import Corrupt, InvalidRequest
 from filestore.retention.history import followed, history_of
 from filestore.retention.lifetimes import Lifetimes
+from filestore.retention.paths import Paths
 from filestore.storage.interface import FileInfo
 from filestore.table import FileStore
 
@@ -52,7 +53,8 @@ def find_orphans(store: FileStore, before_ms: int, at_work_since_ms: Callable[[]
 
     IMPORTANT: files are listed first, writers second, and versions third. So a writer that finished meanwhile has
     committed what it wrote, and a writer that has not finished is in the list of writers. Writers without a lease are
-    not: `remove_orphans` refuses their commits.
+    not: `remove_orphans` refuses their commits. What a version names when it begins is not listed at all, since most
+    files of a large table are such.
 
     Args:
         store: The table.
@@ -66,11 +68,12 @@ def find_orphans(store: FileStore, before_ms: int, at_work_since_ms: Callable[[]
         Unsupported: ``catalog-commits``: the catalog's database holds the commits, and this process does not have it.
         Unavailable: the storage, or that database, does not answer.
     """
-    files = list(store.storage.walk(store.location))
+    live, prefix = Paths(store.state().files), layout.join(store.location, "")
+    files = [i for i in store.storage.walk(store.location) if i.path.removeprefix(prefix) not in live]
     since = at_work_since_ms()
     limit = before_ms if since is None else min(before_ms, since)
     state = store.decided()
-    unnamed = leftovers(store, files, _named(history_of(store.delta_log, state.version)), state)
+    unnamed = leftovers(store, files, history_of(store.delta_log, state.version).named, state)
     found = (left for left in unnamed if left.is_ours and left.modified_ms < limit)
     return sorted(found, key=lambda left: left.path)
 
@@ -93,7 +96,7 @@ def remove_orphans(store: FileStore, orphans: Sequence[Leftover]) -> list[Leftov
         state = store.decided()
         lives = _followed(store, lives, state)
         infos = [FileInfo(layout.join(store.location, left.path), left.size, left.modified_ms) for left in some]
-        gone = list(leftovers(store, infos, _named(lives), state))
+        gone = list(leftovers(store, infos, lives.named, state))
         store.storage.delete_all([layout.join(store.location, left.path) for left in gone])
         removed += gone
     return removed
@@ -105,7 +108,3 @@ def _followed(store: FileStore, lives: Lifetimes | None, state: TableState) -> L
         with suppress(Corrupt):  # entries have expired meanwhile
             return followed(store.delta_log, lives, state.version)
     return history_of(store.delta_log, state.version)
-
-
-def _named(lives: Lifetimes) -> set[str]:
-    return {path for path, _ in lives.spans()}

@@ -14,11 +14,12 @@ from filestore.delta.actions import Action, file_key
 from filestore.delta.state import TableState
 from filestore.delta.vectors import vector_file
 from filestore.model.files import DeletionVector
+from filestore.retention.paths import Paths, live_vectors
 
 __all__ = ["Lifetimes", "Retained", "runs_of"]
 
-Span = tuple[int, int | None]
-"""The first and the last of some consecutive versions; the last is None if the span has not ended."""
+Span = tuple[int, int]
+"""The first and the last of some consecutive versions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Retained:
     def needs(self, span: Span) -> bool:
         """Returns whether any of the versions of a span is one of them."""
         start, end = span
-        if end is None or end >= self.first:
+        if end >= self.first:
             return True
         at = bisect.bisect_left(self.tagged, start)
         return at < len(self.tagged) and self.tagged[at] <= end
@@ -44,12 +45,22 @@ class Retained:
 
 @dataclass(slots=True)
 class Lifetimes:
-    """The lifetimes of data files, vectors, runs and change files up to a version. Entries are added oldest first."""
+    """The lifetimes that files had up to a version. Entries are added oldest first.
 
+    A file that is live is needed, whatever is retained: it is counted among `named`, and no more. So this takes memory
+    for what the entries say, and hardly for the table.
+
+    Attributes:
+        oldest: The oldest version that is left.
+        version: The version up to which entries were added.
+        named: The paths that any of these versions names.
+    """
+
+    oldest: int
     version: int
+    named: Paths
     _ended: dict[str, list[Span]] = field(default_factory=dict)
-    _data: set[str] = field(default_factory=set)
-    _files: dict[str, tuple[int, str | None]] = field(default_factory=dict)
+    _added: dict[str, int] = field(default_factory=dict)  # live data files that an entry has added
     _runs: dict[str, tuple[int, frozenset[str]]] = field(default_factory=dict)
 
     @classmethod
@@ -60,12 +71,10 @@ class Lifetimes:
             state: That version.
             actions: The actions of its own entry, since the state does not contain its change data.
         """
-        lives = cls(state.version)
+        lives = cls(state.version, state.version, Paths(state.files))
         lives._note_changes(state.version, actions)
-        for file in state.files:
-            lives._begin_file(file.path, state.version, file.vector)
         for domain, configuration in state.domains.items():
-            lives._runs[domain] = state.version, runs_of(configuration)
+            lives._begin_runs(domain, configuration, state.version)
         return lives
 
     def follow(self, version: int, actions: Iterable[Action]) -> None:
@@ -73,11 +82,10 @@ class Lifetimes:
         listed = list(actions)
         for action in listed:
             if (remove := action.get("remove")) is not None:
-                self._end_file(file_key(remove), version)
+                self._end_file(remove, version)
         for action in listed:
             if (add := action.get("add")) is not None:
-                self._end_file(file_key(add), version)
-                self._begin_file(file_key(add), version, DeletionVector.from_action(add.get("deletionVector")))
+                self._begin_file(add, version)
             elif (domain := action.get("domainMetadata")) is not None:
                 self._change_runs(domain, version)
         self._note_changes(version, listed)
@@ -88,58 +96,53 @@ class Lifetimes:
         for change in (action["cdc"] for action in actions if "cdc" in action):
             self._end(file_key(change), version, version)
 
-    def _begin_file(self, path: str, version: int, vector: DeletionVector | None) -> None:
-        self._data.add(path)
-        self._files[path] = version, vector_file(vector) if vector else None
+    def _begin_file(self, add: Mapping[str, Any], version: int) -> None:
+        path, vector = file_key(add), DeletionVector.from_action(add.get("deletionVector"))
+        if path not in self._added and (path in self._ended or path not in self.named):
+            self._added[path] = version  # else it lives on, as a file does that is added again without a removal
+        self.named.update([path] if vector is None else [path, vector_file(vector)])
 
-    def _end_file(self, path: str, version: int) -> None:
-        if (life := self._files.pop(path, None)) is not None:
-            since, vector = life
-            self._end(path, since, version - 1)
-            if vector is not None:
-                self._end(vector, since, version - 1)
+    def _end_file(self, remove: Mapping[str, Any], version: int) -> None:
+        path, vector = file_key(remove), DeletionVector.from_action(remove.get("deletionVector"))
+        since = self._added.pop(path, self.oldest)
+        self._end(path, since, version - 1)
+        if vector is not None:
+            self._end(vector_file(vector), since, version - 1)
+
+    def _begin_runs(self, domain: str, configuration: str, version: int) -> None:
+        self._runs[domain] = version, runs_of(configuration)
+        self.named.update(self._runs[domain][1])
 
     def _change_runs(self, domain: Mapping[str, Any], version: int) -> None:
         since, before = self._runs.pop(domain["domain"], (version, frozenset()))
         for path in before:
             self._end(path, since, version - 1)
         if not domain["removed"]:
-            self._runs[domain["domain"]] = version, runs_of(domain["configuration"])
+            self._begin_runs(domain["domain"], domain["configuration"], version)
 
     def _end(self, path: str, start: int, end: int) -> None:
         self._ended.setdefault(path, []).append((start, end))
+        self.named.update([path])
 
-    def data_files_at(self, version: int) -> frozenset[str]:
-        """Returns the data files of a version."""
-        return frozenset(
-            path
-            for path, (start, end) in self.spans()
-            if path in self._data and start <= version and (end is None or version <= end)
-        )
+    def unneeded(self, retained: Retained, newest: TableState) -> tuple[str, ...]:
+        """Returns the files that none of those versions needs, sorted.
 
-    def spans(self) -> Iterator[tuple[str, Span]]:
-        """Yields each span of each file; a file has several if it was removed and added again."""
+        Args:
+            retained: The versions that can be read.
+            newest: The version up to which entries were added, whose files are needed in any case.
+        """
+        return tuple(sorted(path for path, needed in self._lost(retained, newest) if not needed))
+
+    def needed(self, retained: Retained, newest: TableState) -> frozenset[str]:
+        """Returns the files that any of those versions needs, and not the newest one; see `unneeded`."""
+        return frozenset(path for path, needed in self._lost(retained, newest) if needed)
+
+    def _lost(self, retained: Retained, newest: TableState) -> Iterator[tuple[str, bool]]:
+        """Yields the files that the newest version does not name, and whether another one needs each."""
+        live = live_vectors(newest.files).union(*(paths for _, paths in self._runs.values()))
         for path, spans in self._ended.items():
-            yield from ((path, span) for span in spans)
-        for path, (since, vector) in self._files.items():
-            yield path, (since, None)
-            if vector is not None:
-                yield vector, (since, None)
-        for since, paths in self._runs.values():
-            yield from ((path, (since, None)) for path in paths)
-
-    def unneeded(self, retained: Retained) -> tuple[str, ...]:
-        """Returns the files that none of those versions needs, sorted."""
-        needed, named = set[str](), set[str]()
-        for path, span in self.spans():
-            named.add(path)
-            if retained.needs(span):
-                needed.add(path)
-        return tuple(sorted(named - needed))
-
-    def needed(self, retained: Retained) -> frozenset[str]:
-        """Returns the files that any of those versions needs."""
-        return frozenset(path for path, span in self.spans() if retained.needs(span))
+            if path not in self._added and path not in live:
+                yield path, any(map(retained.needs, spans))
 
 
 def runs_of(configuration: str) -> frozenset[str]:

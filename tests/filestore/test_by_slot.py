@@ -151,6 +151,7 @@ def _alike(one: DataFile | None, other: DataFile | None) -> bool:
 
 def check(files: BySlot[DataFile], totals: FileTotals, expected: dict[str, DataFile]) -> None:
     assert {file.path: file for file in files} == expected
+    assert sorted(itertools.chain.from_iterable(files.paths())) == sorted(expected)
     assert (len(files), bool(files)) == (len(expected), bool(expected))
     assert totals == FileTotals.of(expected.values())
     assert files == BySlot(reversed(list(expected.values())))

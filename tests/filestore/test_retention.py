@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from filestore.delta.actions import add_action, remove_action
 from filestore.delta.by_slot import BySlot
 from filestore.delta.checkpoint_files import LogListing
+from filestore.delta.columns import ColumnFiles
 from filestore.delta.state import TableState
+from filestore.delta.vectors import vector_file
 from filestore.errors import InvalidRequest
 from filestore.layout import checkpoint_path, log_entry_path, parse_log_entry
 from filestore.life.expiry import base_checkpoint, first_to_keep, removable_entries
@@ -102,16 +105,15 @@ def test_the_oldest_automatic_tags_are_too_many() -> None:
 # lifetimes ------------------------------------------------------------------------------------------------------------
 
 Versions = list[dict[str, int | None]]
+SLOT = Slot((), 0)
 
 
 def file(path: str, vector: int | None = None) -> DataFile:
     made = None if vector is None else DeletionVector("u", chr(48 + vector) * 20, 1, 10, 1)
-    return DataFile(path, Slot((), 0), 1, 2, 0, '{"numRecords":2}', vector=made)
+    return DataFile(path, SLOT, 1, 2, 0, '{"numRecords":2}', vector=made)
 
 
 def actions(before: dict[str, int | None], after: dict[str, int | None]) -> list[dict[str, Any]]:
-    from filestore.delta.actions import add_action, remove_action
-
     changed = [p for p in before if p not in after or before[p] != after[p]]
     added = [p for p in after if p not in before or before[p] != after[p]]
     return [remove_action(file(p, before[p]), 0, data_change=True) for p in changed] + [
@@ -120,15 +122,13 @@ def actions(before: dict[str, int | None], after: dict[str, int | None]) -> list
 
 
 def names(version: dict[str, int | None]) -> set[str]:
-    from filestore.delta.vectors import vector_file
-
     vectors = {vector_file(v) for p, n in version.items() if (v := file(p, n).vector) is not None}
     return set(version) | vectors
 
 
-VERSIONS = st.lists(
-    st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), st.none() | st.integers(0, 5)), min_size=1, max_size=12
-)
+PATHS = ["a", "b %", "c", "d"]
+EVERY = set().union(*(names(dict.fromkeys(PATHS, n)) for n in (None, *range(6))))
+VERSIONS = st.lists(st.dictionaries(st.sampled_from(PATHS), st.none() | st.integers(0, 5)), min_size=1, max_size=12)
 
 
 @given(VERSIONS, st.data())
@@ -138,18 +138,44 @@ def test_a_file_is_unneeded_if_no_kept_version_has_it(versions: Versions, data: 
     begin = data.draw(st.integers(0, newest), label="oldest version that is left")
     first = data.draw(st.integers(begin, newest), label="first retained")
     tagged = data.draw(st.sets(st.integers(begin, newest)), label="tagged")
-    live = BySlot(file(p, n) for p, n in versions[begin].items())
-    lives = Lifetimes.begin(TableState(begin, 0, "t", define("id BIGINT", ["id"]), live), ())
+    lives = Lifetimes.begin(version_of(begin, versions[begin]), ())
     for number in range(begin + 1, newest + 1):
         lives.follow(number, actions(versions[number - 1], versions[number]))
     kept = {v for v in range(begin, newest + 1) if v >= first or v in tagged}
     named = set().union(*(names(v) for v in versions[begin:]))
     needed = set().union(*(names(versions[v]) for v in kept))
-    retained = Retained(first, tuple(sorted(tagged)))
-    assert lives.needed(retained) == needed
-    assert lives.unneeded(retained) == tuple(sorted(named - needed))
-    for number in range(begin, newest + 1):
-        assert lives.data_files_at(number) == set(versions[number])
+    retained, end = Retained(first, tuple(sorted(tagged))), version_of(newest, versions[newest])
+    assert lives.needed(retained, end) == needed - names(versions[newest])
+    assert lives.unneeded(retained, end) == tuple(sorted(named - needed))
+    assert {path for path in EVERY if path in lives.named} == named
+
+
+def version_of(number: int, version: dict[str, int | None]) -> TableState:
+    """A version, of whose files some are columns and others not."""
+    files = BySlot(file(p, n) for p, n in version.items())
+    base = BySlot.on(ColumnFiles.of(files, ()))
+    gone = [found for path in PATHS[:2] if (found := files.get(path, SLOT)) is not None]
+    again = base.changed([(found.path, SLOT) for found in gone], []).changed([], gone)
+    return TableState(number, 0, "t", define("id BIGINT", ["id"]), again)
+
+
+def test_a_file_that_is_added_again_without_a_removal_lives_on() -> None:
+    """No writer of ours does so. A tag of the oldest version needs the file all the same."""
+    lives = Lifetimes.begin(version_of(0, {"a": None}), ())
+    lives.follow(1, [add_action(file("a"), data_change=False)])
+    lives.follow(2, [add_action(file("a"), data_change=False)])
+    lives.follow(3, [remove_action(file("a"), 0, data_change=True)])
+    assert lives.unneeded(Retained(3), version_of(3, {})) == ("a",)
+    assert lives.needed(Retained(3, (0,)), version_of(3, {})) == {"a"}
+
+
+def test_a_file_of_vectors_is_needed_while_one_data_file_has_a_vector_in_it() -> None:
+    [vectors] = names({"a": 1}) - {"a"}
+    lives = Lifetimes.begin(version_of(0, {"a": 1, "b": 1}), ())
+    lives.follow(1, [remove_action(file("a", 1), 0, data_change=True)])
+    assert lives.unneeded(Retained(1), version_of(1, {"b": 1})) == ("a",)
+    lives.follow(2, [remove_action(file("b", 1), 0, data_change=True)])
+    assert lives.unneeded(Retained(2), version_of(2, {})) == tuple(sorted(["a", "b", vectors]))
 
 
 def test_runs_live_as_long_as_a_domain_names_them() -> None:
@@ -160,18 +186,19 @@ def test_runs_live_as_long_as_a_domain_names_them() -> None:
     lives.follow(1, [{"domainMetadata": {"domain": "d", "configuration": configuration, "removed": False}}])
     lives.follow(2, [])
     lives.follow(3, [{"domainMetadata": {"domain": "d", "configuration": "{}", "removed": True}}])
-    assert lives.unneeded(Retained(2)) == ()
-    assert lives.unneeded(Retained(3)) == (run,)
-    assert lives.unneeded(Retained(3, (1,))) == ()
+    assert run in lives.named
+    assert lives.unneeded(Retained(2), version_of(3, {})) == ()
+    assert lives.unneeded(Retained(3), version_of(3, {})) == (run,)
+    assert lives.unneeded(Retained(3, (1,)), version_of(3, {})) == ()
 
 
 def test_change_files_live_in_their_version_only() -> None:
     lives = Lifetimes.begin(TableState(0, 0, "t", define("id BIGINT", ["id"])), ())
     lives.follow(1, [{"cdc": {"path": "_change_data/x.parquet", "partitionValues": {}, "size": 1}}])
-    assert lives.unneeded(Retained(1)) == ()
-    assert lives.unneeded(Retained(2)) == ("_change_data/x.parquet",)
-    assert lives.unneeded(Retained(2, (0,))) == ("_change_data/x.parquet",)
-    assert lives.unneeded(Retained(2, (1,))) == ()
+    assert lives.unneeded(Retained(1), version_of(1, {})) == ()
+    assert lives.unneeded(Retained(2), version_of(1, {})) == ("_change_data/x.parquet",)
+    assert lives.unneeded(Retained(2, (0,)), version_of(1, {})) == ("_change_data/x.parquet",)
+    assert lives.unneeded(Retained(2, (1,)), version_of(1, {})) == ()
 
 
 # log entries ----------------------------------------------------------------------------------------------------------
