@@ -14,6 +14,7 @@ from filestore.files.writer import TableFiles
 from tablestore.spark.batch.compaction import spark_changes
 from tablestore.spark.jobs.local_disk import on_local_disk
 from tablestore.spark.jobs.runner import Attempt, run_tasks
+from tablestore.spark.jobs.sent import Sent, sent
 from tablestore.views.maintained import Execution
 from tablestore.views.refresh import Work
 from tablestore.writing.write_job import TaskOutcome, WriteJob, discard_outcomes
@@ -25,12 +26,13 @@ def spark_execution(spark: SparkSession) -> Execution:
     """Runs refreshes in a session's workers; tasks may be tried again."""
 
     def run(job: WriteJob, work: Sequence[Work]) -> Sequence[TaskOutcome]:
-        return run_tasks(spark, job.table, work, partial(_worked, job), "refresh", discard_outcomes)
+        with sent(job) as for_tasks:
+            return run_tasks(spark, job.table, work, partial(_worked, for_tasks), "refresh", discard_outcomes)
 
     return Execution(run, spark_changes(spark), retries=True)
 
 
-def _worked(job: WriteJob, table: TableFiles, work: Work) -> TaskOutcome:
+def _worked(job: Sent[WriteJob], table: TableFiles, work: Work) -> TaskOutcome:
     attempt = Attempt.current()
     batches = work.batches(table.definition, lambda: on_local_disk(attempt.task))
-    return job.run(batches, f"{attempt.task}.{attempt.attempt_id}")
+    return job.get().run(batches, f"{attempt.task}.{attempt.attempt_id}")

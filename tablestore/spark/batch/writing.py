@@ -7,7 +7,7 @@ executor's local disk.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -30,6 +30,7 @@ from tablestore.incoming.conform import unread_by_deletes
 from tablestore.spark.batch.columns import canonical, conformed
 from tablestore.spark.jobs.local_disk import at_home, on_local_disk
 from tablestore.spark.jobs.runner import Attempt, Job, run_partitions
+from tablestore.spark.jobs.sent import Sent, sent
 from tablestore.writing.write_job import TaskOutcome, WriteJob, WriteRunner, discard_outcomes
 
 __all__ = ["Arranged", "arranged", "spark_runner"]
@@ -57,13 +58,19 @@ def spark_runner(df: DataFrame, definition: TableDefinition, *, each_key_once: b
         if known[0] != job.table.definition:  # it was changed since
             changed = job.table.definition
             known = changed, arranged(conformed(df, changed.schema, unread_by_deletes(changed)), changed)
-        return run_partitions(known[1].frame, _job(job, known[1].names, each_key_once=each_key_once))
+        with sent(job) as for_tasks:
+            work = _work(for_tasks, known[1].names, each_key_once=each_key_once)
+            ours = Job(f"write {job.table.location}", work, partial(discard_outcomes, job.table))
+            return run_partitions(known[1].frame, ours)
 
     return run
 
 
-def _job(job: WriteJob, names: Sequence[str], *, each_key_once: bool) -> Job[TaskOutcome]:
+def _work(
+    of: Sent[WriteJob], names: Sequence[str], *, each_key_once: bool
+) -> Callable[[Attempt, Iterable[pa.RecordBatch]], TaskOutcome]:
     def work(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> TaskOutcome:
+        job = of.get()
         table = at_home(job.table, attempt.task)
         named = (batch.rename_columns(names) for batch in batches)
         rows = _in_order(canonical(named, table.definition.schema.to_arrow()), table, attempt.task)
@@ -71,7 +78,7 @@ def _job(job: WriteJob, names: Sequence[str], *, each_key_once: bool) -> Job[Tas
             rows = each_once(rows, table.definition)
         return _attempt(job, rows, f"{attempt.task}.{attempt.attempt_id}")
 
-    return Job(f"write {job.table.location}", work, partial(discard_outcomes, job.table))
+    return work
 
 
 def _attempt(job: WriteJob, rows: Iterable[pa.RecordBatch], attempt: str) -> TaskOutcome:
