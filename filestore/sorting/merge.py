@@ -20,6 +20,8 @@ from filestore.sorting.order import in_order
 
 __all__ = ["merge", "merge_frames"]
 
+_TAKEN_BYTES = 16 << 20
+
 Rows = TypeVar("Rows", pa.Table, pl.DataFrame)
 
 Place = tuple[tuple[bool, Any], ...]
@@ -36,12 +38,12 @@ def merge(runs: Iterable[Iterator[pa.Table]], by: Sequence[str]) -> Iterator[pa.
     columns = list(by)
     return _merged(
         [_Source(run, lambda rows: frame_of(rows.select(columns))) for run in runs],
-        lambda parts: in_order(pa.concat_tables(parts), columns),
+        lambda parts: [in_order(pa.concat_tables(parts), columns)],
     )
 
 
 def merge_frames(runs: Iterable[Iterator[pl.DataFrame]], by: Sequence[str]) -> Iterator[pl.DataFrame]:
-    """Merges runs that polars has decoded, as `merge` does: it does not copy texts to sort them."""
+    """Merges runs that polars has decoded, as `merge` does; it yields large row groups in parts."""
     columns = list(by)
     return _merged(
         [_Source(run, lambda rows: rows.select(columns)) for run in runs],
@@ -49,15 +51,18 @@ def merge_frames(runs: Iterable[Iterator[pl.DataFrame]], by: Sequence[str]) -> I
     )
 
 
-def _sorted(rows: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
-    return gatherable(rows)[ascending_positions(rows.select(columns))]
+def _sorted(rows: pl.DataFrame, columns: list[str]) -> Iterator[pl.DataFrame]:
+    """Yields sorted rows, so many at a time that the texts that polars copies take about `_TAKEN_BYTES`."""
+    whole, order = gatherable(rows), ascending_positions(rows.select(columns))
+    most = max(1, rows.height * _TAKEN_BYTES // max(1, int(rows.estimated_size())))
+    yield from (whole[order[start : start + most]] for start in range(0, rows.height, most))
 
 
-def _merged(sources: list[_Source[Rows]], in_one: Callable[[list[Rows]], Rows]) -> Iterator[Rows]:
+def _merged(sources: list[_Source[Rows]], in_one: Callable[[list[Rows]], Iterable[Rows]]) -> Iterator[Rows]:
     while sources := [source for source in sources if source.fill()]:
         reach = min(source.last for source in sources)
         parts = [part for source in sources if (part := source.take(reach)) is not None]
-        yield parts[0] if len(parts) == 1 else in_one(parts)
+        yield from parts if len(parts) == 1 else in_one(parts)
 
 
 class _Source(Generic[Rows]):
