@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from filestore.delta.actions import BUCKET_TAG, EDITION_TAG, LEVEL_TAG, MAX_KEY_TAG, MIN_KEY_TAG
 from filestore.delta.totals import FileTotals
 from filestore.model.files import Partition
+from filestore.rows.slices import slices
 
 __all__ = [
     "ADD",
@@ -128,16 +129,11 @@ def leading_numbers(stats: pa.Array) -> tuple[npt.NDArray[np.int64], Mask]:
 
     A regular expression takes twenty times as long, which was a third of the time in which a table is opened.
     """
-    texts = stats.cast(_TEXT)
-    _, offsets, data = texts.buffers()
-    if not len(texts) or data is None:
-        return np.zeros(len(texts), np.int64), np.zeros(len(texts), np.bool_)
-    ends = np.frombuffer(offsets, np.int64, len(texts) + 1, 8 * texts.offset)
-    read, starts, lengths = np.frombuffer(data, np.uint8), ends[:-1], np.diff(ends)
+    read, starts, lengths = slices(stats)
     known = lengths > len(_BEGIN) + _DIGITS
     for place, letter in enumerate(_BEGIN):
         known[known] = read[starts[known] + place] == letter
-    rows, at = np.zeros(len(texts), np.int64), starts[known] + len(_BEGIN)
+    rows, at = np.zeros(len(stats), np.int64), starts[known] + len(_BEGIN)
     numbers, inside, whole = np.zeros(len(at), np.int64), np.ones(len(at), np.bool_), np.zeros(len(at), np.bool_)
     for place in range(_DIGITS + 1):
         digits = read[at + place].astype(np.int64) - ord("0")

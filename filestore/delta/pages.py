@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from filestore.delta.adds import ADD, Mask, Positions
 from filestore.delta.slot_hashes import Hashes
+from filestore.rows.slices import slices
 
 __all__ = ["PAGES", "Page", "Pages"]
 
@@ -93,10 +94,10 @@ class Pages:
         """Returns the pages that `to_columns` gave; their bytes stay where they are."""
         rows, sizes = (pc.struct_field(columns, name).to_pylist() for name in ("rows", "size"))
         contents = pc.struct_field(columns, "content")
-        _, offsets, data = contents.buffers()
-        ends = np.frombuffer(offsets, np.int64, len(columns) + 1, 8 * contents.offset).tolist()
-        parts = zip(rows, pairwise(ends), sizes, strict=True)
-        return cls(Page(count, data.slice(start, end - start), size) for count, (start, end), size in parts)
+        _, starts, lengths = slices(contents)
+        data = contents.buffers()[2]
+        parts = zip(rows, starts.tolist(), lengths.tolist(), sizes, strict=True)
+        return cls(Page(count, data.slice(start, length), size) for count, start, length, size in parts)
 
     def to_columns(self) -> pa.StructArray:
         """Returns packed pages as one array, which is sent to another process or kept in a file."""

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from filestore.model.files import Slot
+from filestore.rows.slices import slices
 
 __all__ = ["Hashes", "buckets_in", "hashes_of", "hashes_of_bucket", "slot_hashes"]
 
@@ -59,20 +60,17 @@ def buckets_in(hashes: Hashes) -> Iterable[int]:
 
 def _text_hashes(texts: pa.Array) -> Hashes:
     """Returns for each text the sum of its bytes, each multiplied with a number of its place."""
-    plain = texts.cast(pa.large_string())
-    _, offsets, data = plain.buffers()
-    if not len(plain):
+    if not len(texts):
         return np.zeros(0, np.uint64)
-    ends = np.frombuffer(offsets, np.int64, len(plain) + 1, 8 * plain.offset)
-    first, behind = int(ends[0]), int(ends[-1])
-    read = np.frombuffer(data, np.uint8, behind - first, first) if behind > first else np.zeros(0, np.uint8)
-    lengths = np.diff(ends)
-    places = np.arange(behind - first) - np.repeat(ends[:-1] - first, lengths)
+    content, starts, lengths = slices(texts)
+    read = content[starts[0] : starts[-1] + lengths[-1]]
+    ends = np.append(0, np.cumsum(lengths))
+    places = np.arange(len(read)) - np.repeat(ends[:-1], lengths)
     weights = _mixed(np.arange(1, int(lengths.max()) + 1, dtype=np.uint64) * _STEP)
     sums = np.append(np.uint64(0), np.cumsum((read.astype(np.uint64) + np.uint64(1)) * weights[places]))
-    hashes: Hashes = _mixed(sums[ends[1:] - first] - sums[ends[:-1] - first])
-    if plain.null_count:
-        hashes[plain.is_null().to_numpy(zero_copy_only=False)] = _NULL
+    hashes: Hashes = _mixed(sums[ends[1:]] - sums[ends[:-1]])
+    if texts.null_count:
+        hashes[texts.is_null().to_numpy(zero_copy_only=False)] = _NULL
     return hashes
 
 

@@ -11,6 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from filestore.rows.slices import slices
+
 __all__ = ["BloomFilter", "can_have_filter", "value_hashes", "xxh64"]
 
 Hashes = npt.NDArray[np.uint64]
@@ -85,7 +87,7 @@ def value_hashes(values: pa.Array, column: pq.ColumnSchema) -> Hashes | None:
     if column.physical_type != _physical(kind) or (pa.types.is_decimal(kind) and column.scale != kind.scale):
         return None
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return xxh64(*_slices(values))
+        return xxh64(*slices(values))
     if pa.types.is_decimal(kind):
         return _hash_fixed(_big_endian(values, column.length))
     if pa.types.is_timestamp(kind) or kind == pa.int64():
@@ -100,13 +102,6 @@ def _physical(kind: pa.DataType) -> str:
     if pa.types.is_decimal(kind):
         return "FIXED_LEN_BYTE_ARRAY"
     return "INT64" if pa.types.is_timestamp(kind) or kind == pa.int64() else "INT32"
-
-
-def _slices(values: pa.Array) -> tuple[Bytes, Numbers, Numbers]:
-    _, offsets, data = values.buffers()
-    ends = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
-    content = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
-    return content, ends[:-1], np.diff(ends)
 
 
 def _big_endian(values: pa.Array, width: int) -> Bytes:

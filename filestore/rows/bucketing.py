@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filestore.errors import Unsupported
+from filestore.rows.slices import slices
 
 __all__ = ["bucket_of", "spark_hash"]
 
@@ -86,13 +87,10 @@ def _hash_words(values: npt.NDArray[np.int64], seeds: Hashes) -> Hashes:
 
 
 def _hash_bytes(array: pa.Array, seeds: Hashes) -> Hashes:
-    offsets = np.frombuffer(array.buffers()[1], dtype=np.int32)[array.offset : array.offset + len(array) + 1]
-    lengths = np.diff(offsets).astype(np.int64)
+    content, starts, lengths = slices(array)
     if array.null_count:
         lengths[~np.asarray(array.is_valid())] = 0
-    data = array.buffers()[2]
-    content = np.frombuffer(data, dtype=np.uint8) if data is not None else np.empty(0, dtype=np.uint8)
-    return _hash_slices(content, offsets[:-1].astype(np.int64), lengths, seeds)
+    return _hash_slices(content, starts, lengths, seeds)
 
 
 def _hash_slices(

@@ -18,6 +18,7 @@ from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.types import contains_type
 from filestore.rows.casting import cast_rows
 from filestore.rows.partitions import partition_column
+from filestore.rows.slices import slices
 
 __all__ = [
     "accepted",
@@ -188,10 +189,8 @@ def _is_ascii(values: pa.Array) -> bool:
     """Returns whether all texts are surely ASCII: that takes a quarter of the time of checking each text."""
     if not pa.types.is_string(values.type) or not len(values):
         return False
-    _, offsets, content = values.buffers()
-    ends = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
-    text = np.frombuffer(content or b"", np.uint8)[ends[0] : ends[-1]]
-    return bool(text.max(initial=0) < 0x80)
+    content, starts, lengths = slices(values)
+    return bool(content[starts[0] : starts[-1] + lengths[-1]].max(initial=0) < 0x80)
 
 
 def _check_range(name: str, values: pa.ChunkedArray) -> None:

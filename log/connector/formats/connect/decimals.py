@@ -13,6 +13,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filestore.rows.slices import slices
+
 __all__ = ["MOST_SCALE", "decimal_column", "unscaled"]
 
 Mask = npt.NDArray[np.bool_]
@@ -29,10 +31,8 @@ def unscaled(texts: pa.Array) -> pa.Array:
     """Decodes base64 texts to numbers without a scale; null where a text is none, or is longer than 31 bytes."""
     series = pl.Series(pl.from_arrow(texts.cast(pa.large_string()))).str.decode("base64", strict=False)
     raw = series.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(pa.large_binary())
+    held, offsets, _ = slices(raw)
     lengths = pc.fill_null(pc.binary_length(raw), 0).to_numpy(zero_copy_only=False)
-    offsets = np.frombuffer(raw.buffers()[1], np.int64, len(raw) + 1, raw.offset * 8)[:-1]
-    data = raw.buffers()[2]
-    held = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
     words = np.zeros((len(raw), _WIDTH), np.uint8)
     for length in np.unique(lengths).tolist():
         if not 0 < length <= _MOST_BYTES:
