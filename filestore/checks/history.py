@@ -21,21 +21,17 @@ from filestore.delta.actions import (
     LOG_OFFSET_APP,
     PARTITIONS_PARAMETER,
     WRITER_FEATURE,
-    Action,
     file_key,
     slot_of,
 )
 from filestore.delta.log import Commit, DeltaLog
 from filestore.delta.state import TableState
-from filestore.delta.vectors import vector_file
 from filestore.files.writer import TableFiles
-from filestore.layout import decode_path
 from filestore.model.files import DeletionVector
 from filestore.model.partition_set import ALL_PARTITIONS, PartitionSet
 from filestore.model.schema import Schema
 from filestore.model.snapshot import Operation
-from filestore.retention.lifetimes import Lifetimes, runs_of
-from filestore.retention.paths import Paths
+from filestore.retention.paths import Paths, named_by
 
 __all__ = ["FilesOf", "History", "read_history"]
 
@@ -127,8 +123,9 @@ def _begin(log: DeltaLog, history: History, number: int) -> TableState | None:
     if state is None:
         history.unread = True
         return None
-    lives = Lifetimes.begin(state, () if entry is None else entry.actions)
-    history.referenced = lives.named
+    history.referenced = Paths.of_version(state)
+    if entry is not None:
+        _note_references(history, entry)
     return state
 
 
@@ -381,7 +378,7 @@ def _note_references(history: History, entry: Commit) -> None:
     named = set[str]()
     for action in entry.actions:
         try:
-            named.update(_named(action))
+            named.update(named_by(action))
         except BROKEN:
             history.unread = True  # the check of the entry reports it
     for path in sorted(path for path in history.fenced_files.keys() & named if path not in history.referenced):
@@ -392,15 +389,3 @@ def _note_references(history: History, entry: Commit) -> None:
         history.findings.add(Invariant.FENCED_COMMIT, message, path, entry.version)
     history.referenced.update(named)
     history.fenced_files |= dict.fromkeys(entry.fenced_files, entry.version)
-
-
-def _named(action: Action) -> Iterator[str]:
-    """Yields the files that an action names."""
-    if (change := action.get("add") or action.get("remove")) is not None:
-        yield file_key(change)
-        if (vector := DeletionVector.from_action(change.get("deletionVector"))) is not None:
-            yield vector_file(vector)
-    elif (change := action.get("cdc")) is not None:
-        yield decode_path(change["path"])
-    elif (domain := action.get("domainMetadata")) is not None:
-        yield from runs_of(domain["configuration"])

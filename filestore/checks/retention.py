@@ -10,7 +10,7 @@ from filestore.checks.changes import BROKEN
 from filestore.checks.report import Findings, Invariant
 from filestore.delta.log import Commit
 from filestore.delta.state import TableState
-from filestore.retention.history import history_of
+from filestore.retention.history import lifetimes_until
 from filestore.retention.lifetimes import Retained
 from filestore.retention.rules import RETENTION_DOMAIN, TAG_DOMAIN, Tag, first_retained, is_retained, tags_of
 from filestore.storage.interface import FileInfo
@@ -65,7 +65,7 @@ def check_reach(findings: Findings, newest: TableState, begin: int) -> None:
 def check_retained_files(store: FileStore, files: Collection[FileInfo], newest: TableState, findings: Findings) -> None:
     """Checks that files of retained or tagged versions exist; other checks read those of the newest version."""
     try:
-        lives = history_of(store.delta_log, newest.version)
+        lives = lifetimes_until(store.delta_log, newest.version)
     except BROKEN:
         return  # the check of the Delta log reports it
     retained = Retained(first_retained(newest), tuple(sorted(tag.version for tag in tags_of(newest).values())))

@@ -29,6 +29,10 @@ Read = TypeVar("Read")
 _TOGETHER = 32
 """The greatest number of entries that are read concurrently."""
 
+_FIRST = 8
+_BYTES_TOGETHER = 16 << 20
+"""The first entries that are read together show how large they are; a load may have 24 MB in one."""
+
 _NEAR = 128
 """The number of versions before one among which its checkpoint is looked for: one is due after 100."""
 
@@ -113,9 +117,11 @@ class DeltaLog:
 
         They are read in any order: that one exists says nothing of the time when another one did not exist.
         """
-        paths = [layout.join(self.location, layout.log_entry_path(version)) for version in versions]
-        found = zip(versions, self.storage.read_each(paths), strict=True)
+        found = zip(versions, self._contents(versions), strict=True)
         return [None if data is None else Commit(version, self._actions(version, data)) for version, data in found]
+
+    def _contents(self, versions: Sequence[int]) -> Sequence[bytes | None]:
+        return self.storage.read_each([layout.join(self.location, layout.log_entry_path(v)) for v in versions])
 
     def _actions(self, version: int, data: bytes, read: Callable[[bytes], list[Action]] = decode) -> tuple[Action, ...]:
         path = layout.join(self.location, layout.log_entry_path(version))
@@ -272,21 +278,24 @@ class DeltaLog:
         return entry.snapshot().timestamp_ms
 
     def required(self, versions: Sequence[int]) -> Iterator[Commit]:
-        """Yields the entries of versions, of which it reads several side by side.
+        """Yields the entries of versions, of which it reads several side by side: large ones one by one.
 
         Raises:
             Corrupt: ``version-gap``: one of them does not exist.
         """
-        for start in range(0, len(versions), _TOGETHER):
-            some = versions[start : start + _TOGETHER]
-            for version, entry in zip(some, self.read_entries(some), strict=True):
-                if entry is None:
+        start, together = 0, _FIRST
+        while some := versions[start : start + together]:
+            contents = self._contents(some)
+            size = sum(len(data) for data in contents if data is not None)
+            start, together = start + len(some), max(1, min(_TOGETHER, len(some) * _BYTES_TOGETHER // max(1, size)))
+            for version, data in zip(some, contents, strict=True):
+                if data is None:
                     raise Corrupt(
                         f"{self.location} lacks the log entry of version {version}, which later versions need: restore "
                         f"{layout.log_entry_path(version)} from a backup",
                         code="version-gap",
                     )
-                yield entry
+                yield Commit(version, self._actions(version, data))
 
     def versions(self) -> list[int]:
         """Lists the versions whose entries exist, ascending."""

@@ -22,9 +22,10 @@ from filestore.delta.state import TableState
 from filestore.errors import Corrupt, NotFound
 from filestore.model.files import DataFile, PendingRun
 from filestore.model.snapshot import Operation
-from filestore.retention.history import followed, history_of
+from filestore.retention.history import lifetimes_until, note_named
 from filestore.retention.holds import holds
 from filestore.retention.lifetimes import Lifetimes, Retained
+from filestore.retention.paths import Paths
 from filestore.retention.rules import RETENTION_DOMAIN, first_retained, tags_of
 from filestore.retention.sidecars import SIDECAR_MS, unnamed_sidecars
 from filestore.table import FileStore
@@ -82,7 +83,7 @@ def expire(store: FileStore, *, dry_run: bool = False, lazily: bool = False, kee
     chosen: _Choice | None = None
 
     def choose(base: TableState) -> _Choice:
-        first, lives = _first(store, base, keep), history_of(store.delta_log, base.version)
+        first, lives = _first(store, base, keep), lifetimes_until(store.delta_log, base.version)
         return _Choice(base, first, lives, _planned(store, lives, _retained(store, first, base), base))
 
     def propose(base: TableState) -> Proposal | None:
@@ -227,14 +228,15 @@ def _clean(store: FileStore, lives: Lifetimes, announced: TableState, versions: 
     """
     held = holds(store.storage, store.location, announced, store.ambient.now_ms())
     newest = store.decided()
+    lately = Paths()
     try:
-        lives = followed(store.delta_log, lives, newest.version)
-    except Corrupt:
-        lives = history_of(store.delta_log, newest.version)
+        note_named(store.delta_log, lately, range(lives.version + 1, newest.version + 1))
+    except Corrupt:  # another expiry has removed them
+        lives = lifetimes_until(store.delta_log, newest.version)
     first = min([first_retained(announced), *(hold.version for hold in held)])
     tagged = {tag.version for state in (announced, newest) for tag in tags_of(state).values()}
     retained = Retained(first, tuple(sorted(tagged)))
-    files = _there(store, lives.unneeded(retained, newest))
+    files = _there(store, [path for path in lives.unneeded(retained, newest) if path not in lately])
     store.storage.delete_all([layout.join(store.location, path) for path in files])
     entries = _remove_entries(store, retained)
     return Expiry(first_retained(announced), versions, tuple(files), entries, sum(files.values()))

@@ -9,10 +9,8 @@ from itertools import islice
 from filestore import layout
 from filestore.checks.leftovers import Leftover, leftovers
 from filestore.commit.fence import fence_files
-from filestore.delta.state import TableState
 from filestore.errors import Corrupt, InvalidRequest
-from filestore.retention.history import followed, history_of
-from filestore.retention.lifetimes import Lifetimes
+from filestore.retention.history import note_named, paths_until
 from filestore.retention.paths import Paths
 from filestore.storage.interface import FileInfo
 from filestore.table import FileStore
@@ -68,12 +66,12 @@ def find_orphans(store: FileStore, before_ms: int, at_work_since_ms: Callable[[]
         Unsupported: ``catalog-commits``: the catalog's database holds the commits, and this process does not have it.
         Unavailable: the storage, or that database, does not answer.
     """
-    live, prefix = Paths(store.state().files), layout.join(store.location, "")
+    live, prefix = Paths.of_version(store.state()), layout.join(store.location, "")
     files = [i for i in store.storage.walk(store.location) if i.path.removeprefix(prefix) not in live]
     since = at_work_since_ms()
     limit = before_ms if since is None else min(before_ms, since)
     state = store.decided()
-    unnamed = leftovers(store, files, history_of(store.delta_log, state.version).named, state)
+    unnamed = leftovers(store, files, paths_until(store.delta_log, state.version), state)
     found = (left for left in unnamed if left.is_ours and left.modified_ms < limit)
     return sorted(found, key=lambda left: left.path)
 
@@ -89,22 +87,24 @@ def remove_orphans(store: FileStore, orphans: Sequence[Leftover]) -> list[Leftov
         Unavailable: the storage did not answer. Call it again: what was removed by then is not found any more.
     """
     removed: list[Leftover] = []
-    waiting, lives = iter(orphans), None
+    waiting, named, read = iter(orphans), None, 0
     while some := list(islice(waiting, _TOGETHER)):
         if fenced := [left.path for left in some if left.can_be_committed]:
             fence_files(store, fenced)
         state = store.decided()
-        lives = _followed(store, lives, state)
+        named = _named(store, named, read, state.version)
+        read = state.version
         infos = [FileInfo(layout.join(store.location, left.path), left.size, left.modified_ms) for left in some]
-        gone = list(leftovers(store, infos, lives.named, state))
+        gone = list(leftovers(store, infos, named, state))
         store.storage.delete_all([layout.join(store.location, left.path) for left in gone])
         removed += gone
     return removed
 
 
-def _followed(store: FileStore, lives: Lifetimes | None, state: TableState) -> Lifetimes:
-    """Reads the whole history, or only what has been committed since."""
-    if lives is not None:
+def _named(store: FileStore, named: Paths | None, read: int, until: int) -> Paths:
+    """Reads the whole history, or only what has been committed since a version."""
+    if named is not None:
         with suppress(Corrupt):  # entries have expired meanwhile
-            return followed(store.delta_log, lives, state.version)
-    return history_of(store.delta_log, state.version)
+            note_named(store.delta_log, named, range(read + 1, until + 1))
+            return named
+    return paths_until(store.delta_log, until)

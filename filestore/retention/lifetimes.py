@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import bisect
-import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from filestore import layout
-from filestore.decoding import well_formed
 from filestore.delta.actions import Action, file_key
 from filestore.delta.state import TableState
 from filestore.delta.vectors import vector_file
 from filestore.model.files import DeletionVector
-from filestore.retention.paths import Paths, live_vectors
+from filestore.retention.paths import Paths, runs_of
 
-__all__ = ["Lifetimes", "Retained", "runs_of"]
+__all__ = ["Lifetimes", "Retained"]
 
 Span = tuple[int, int]
 """The first and the last of some consecutive versions."""
@@ -43,120 +39,113 @@ class Retained:
         return at < len(self.tagged) and self.tagged[at] <= end
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Lifetimes:
-    """The lifetimes that files had up to a version. Entries are added oldest first.
+    """The lifetimes of the files that some versions have lost.
 
-    A file that is live is needed, whatever is retained: it is counted among `named`, and no more. So this takes memory
-    for what the entries say, and hardly for the table.
+    A file that no entry removes is live, and needed whatever is retained: nothing is noted of it. So this takes memory
+    for what can be removed, not for the table.
 
     Attributes:
-        oldest: The oldest version that is left.
-        version: The version up to which entries were added.
-        named: The paths that any of these versions names.
+        version: The newest of the versions.
+        spans: By the path of a data file, vector, run or change file the versions that named it, and none later. A file
+            has several spans if it was removed and added again; it may be live now.
     """
 
-    oldest: int
     version: int
-    named: Paths
-    _ended: dict[str, list[Span]] = field(default_factory=dict)
-    _added: dict[str, int] = field(default_factory=dict)  # live data files that an entry has added
-    _runs: dict[str, tuple[int, frozenset[str]]] = field(default_factory=dict)
+    spans: Mapping[str, Sequence[Span]]
 
     @classmethod
-    def begin(cls, state: TableState, actions: Iterable[Action]) -> Lifetimes:
-        """Begins with the oldest version that is left; the lifetimes of its live files begin there.
+    def of(
+        cls, oldest: TableState, first: Iterable[Action], later: Iterable[tuple[int, Iterable[Action]]]
+    ) -> Lifetimes:
+        """Computes lifetimes from entries.
 
         Args:
-            state: That version.
-            actions: The actions of its own entry, since the state does not contain its change data.
+            oldest: The oldest version that is left; the lifetimes of its live files begin there.
+            first: The actions of its own entry, since the state does not contain its change data.
+            later: The versions after it with their actions, newest first.
         """
-        lives = cls(state.version, state.version, Paths(state.files))
-        lives._note_changes(state.version, actions)
-        for domain, configuration in state.domains.items():
-            lives._begin_runs(domain, configuration, state.version)
-        return lives
-
-    def follow(self, version: int, actions: Iterable[Action]) -> None:
-        """Adds the next version's actions."""
-        listed = list(actions)
-        for action in listed:
-            if (remove := action.get("remove")) is not None:
-                self._end_file(remove, version)
-        for action in listed:
-            if (add := action.get("add")) is not None:
-                self._begin_file(add, version)
-            elif (domain := action.get("domainMetadata")) is not None:
-                self._change_runs(domain, version)
-        self._note_changes(version, listed)
-        self.version = version
-
-    def _note_changes(self, version: int, actions: Iterable[Action]) -> None:
-        """Adds change files. Each of them is needed only by the version whose entry names it."""
-        for change in (action["cdc"] for action in actions if "cdc" in action):
-            self._end(file_key(change), version, version)
-
-    def _begin_file(self, add: Mapping[str, Any], version: int) -> None:
-        path, vector = file_key(add), DeletionVector.from_action(add.get("deletionVector"))
-        if path not in self._added and (path in self._ended or path not in self.named):
-            self._added[path] = version  # else it lives on, as a file does that is added again without a removal
-        self.named.update([path] if vector is None else [path, vector_file(vector)])
-
-    def _end_file(self, remove: Mapping[str, Any], version: int) -> None:
-        path, vector = file_key(remove), DeletionVector.from_action(remove.get("deletionVector"))
-        since = self._added.pop(path, self.oldest)
-        self._end(path, since, version - 1)
-        if vector is not None:
-            self._end(vector_file(vector), since, version - 1)
-
-    def _begin_runs(self, domain: str, configuration: str, version: int) -> None:
-        self._runs[domain] = version, runs_of(configuration)
-        self.named.update(self._runs[domain][1])
-
-    def _change_runs(self, domain: Mapping[str, Any], version: int) -> None:
-        since, before = self._runs.pop(domain["domain"], (version, frozenset()))
-        for path in before:
-            self._end(path, since, version - 1)
-        if not domain["removed"]:
-            self._begin_runs(domain["domain"], domain["configuration"], version)
-
-    def _end(self, path: str, start: int, end: int) -> None:
-        self._ended.setdefault(path, []).append((start, end))
-        self.named.update([path])
+        ends, version = _Ends(), oldest.version
+        for number, actions in later:
+            version = max(version, number)
+            ends.read(number, list(actions))
+        ends.begin(oldest, first)
+        return cls(version, ends.spans)
 
     def unneeded(self, retained: Retained, newest: TableState) -> tuple[str, ...]:
         """Returns the files that none of those versions needs, sorted.
 
         Args:
             retained: The versions that can be read.
-            newest: The version up to which entries were added, whose files are needed in any case.
+            newest: The newest version, whose files are needed in any case.
         """
-        return tuple(sorted(path for path, needed in self._lost(retained, newest) if not needed))
+        return tuple(sorted(path for path, spans in self._lost(newest) if not any(map(retained.needs, spans))))
 
     def needed(self, retained: Retained, newest: TableState) -> frozenset[str]:
         """Returns the files that any of those versions needs, and not the newest one; see `unneeded`."""
-        return frozenset(path for path, needed in self._lost(retained, newest) if needed)
+        older = ((path, [span for span in spans if span[1] < newest.version]) for path, spans in self._lost(newest))
+        return frozenset(path for path, spans in older if any(map(retained.needs, spans)))
 
-    def _lost(self, retained: Retained, newest: TableState) -> Iterator[tuple[str, bool]]:
-        """Yields the files that the newest version does not name, and whether another one needs each."""
-        live = live_vectors(newest.files).union(*(paths for _, paths in self._runs.values()))
-        for path, spans in self._ended.items():
-            if path not in self._added and path not in live:
-                yield path, any(map(retained.needs, spans))
+    def _lost(self, newest: TableState) -> Iterator[tuple[str, Sequence[Span]]]:
+        """Yields the files that the newest version has not, with their lifetimes; its change data among them."""
+        live = Paths.of_version(newest)
+        yield from ((path, spans) for path, spans in self.spans.items() if path not in live)
 
 
-def runs_of(configuration: str) -> frozenset[str]:
-    """Returns the runs that a metadata domain names: every string in it that is a run's path, at any depth."""
-    with well_formed(f"the configuration {configuration[:80]!r} in the Delta log", code="bad-log-entry"):
-        found, waiting = set[str](), [json.loads(configuration)]
-    while waiting:
-        match waiting.pop():
-            case str() as text if layout.is_run(text):
-                found.add(text)
-            case dict() as members:
-                waiting += [*members.keys(), *members.values()]
-            case list() as items:
-                waiting += items
-            case _:
-                pass
-    return frozenset(found)
+class _Ends:
+    """The lives that end in entries, which are read from the newest to the oldest."""
+
+    def __init__(self) -> None:
+        self.spans: dict[str, list[Span]] = {}
+        self._files: dict[str, tuple[int, str | None]] = {}  # by path the last version of a life, and its vector
+        self._changed: dict[str, int] = {}  # by domain the version of the next change
+
+    def read(self, version: int, actions: Sequence[Action]) -> None:
+        """Reads the entry before those that were read: what it adds begins, and what it removes has ended."""
+        for action in actions:
+            if (add := action.get("add")) is not None:
+                self._begin_file(file_key(add), version)
+        for action in actions:
+            if (remove := action.get("remove")) is not None:
+                vector = DeletionVector.from_action(remove.get("deletionVector"))
+                self._files[file_key(remove)] = version - 1, None if vector is None else vector_file(vector)
+            elif (domain := action.get("domainMetadata")) is not None:
+                if not domain["removed"]:
+                    self._begin_runs(domain["domain"], domain["configuration"], version)
+                self._changed[domain["domain"]] = version
+        self._note_changes(version, actions)
+
+    def begin(self, oldest: TableState, first: Iterable[Action]) -> None:
+        """Ends with the oldest version: what has not begun until here began there or before."""
+        live, begun = Paths.of_version(oldest), dict(self._files)
+        for path in begun:
+            self._begin_file(path, oldest.version)
+        for path, spans in self.spans.items():
+            if path not in begun and path in live:  # an entry has added again what was there
+                spans.append((oldest.version, spans[-1][1]))
+        for domain, configuration in oldest.domains.items():
+            self._begin_runs(domain, configuration, oldest.version)
+        self._note_changes(oldest.version, first)
+
+    def _note_changes(self, version: int, actions: Iterable[Action]) -> None:
+        """Notes change files. Each of them is needed only by the version whose entry names it."""
+        for change in (action["cdc"] for action in actions if "cdc" in action):
+            self._note(file_key(change), version, version)
+
+    def _begin_file(self, path: str, version: int) -> None:
+        if (life := self._files.pop(path, None)) is not None:
+            end, vector = life
+            self._note(path, version, end)
+            if vector is not None:
+                self._note(vector, version, end)
+        elif (spans := self.spans.get(path)) is not None:
+            spans.append((version, spans[-1][1]))  # it was added again without a removal, as no writer of ours does
+
+    def _begin_runs(self, domain: str, configuration: str, version: int) -> None:
+        if (changed := self._changed.get(domain)) is not None:
+            for run in runs_of(configuration):
+                self._note(run, version, changed - 1)
+
+    def _note(self, path: str, start: int, end: int) -> None:
+        self.spans.setdefault(path, []).append((start, end))

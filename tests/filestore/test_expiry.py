@@ -23,6 +23,8 @@ from filestore.errors import AlreadyExists, Conflict, Corrupt, InvalidRequest, N
 from filestore.life.consumers import Consumer, consumers_of, remove_consumer
 from filestore.life.expiry import expire
 from filestore.life.tags import create_due_tag, create_tag, delete_tag
+from filestore.model.snapshot import Operation
+from filestore.retention.holds import holds
 from filestore.retention.rules import first_retained, tags_of
 from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
@@ -30,6 +32,7 @@ from tests.depth import Depth
 from tests.faults import Call, FailAt, FaultyStorage, Killed
 from tests.folders import memory_folder
 from tests.interleaving import interleave
+from tests.proposals import propose
 from tests.tables import (
     Clock,
     assert_healthy,
@@ -253,6 +256,28 @@ def test_an_expiry_right_before_a_consumer_registers_is_noticed(folder: Path) ->
     with pytest.raises(NotFound, match="has expired"):
         Consumer(reader, "reader").register(5)
     assert consumers_of(store) == []
+
+
+def test_what_is_restored_and_removed_again_meanwhile_stays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rollback that began before, and a removal of all files, commit after an expiry has said what it removes."""
+    store = table(folder)
+    former = [file for file in store.state(2).files if store.state().files.current(file) is None]
+
+    def holding(*arguments: Any) -> Any:
+        if store.delta_log.latest().version == 15:
+            for removed, added in (((), former), (former, ())):
+                base = store.delta_log.latest()
+                named = propose(Operation.OVERWRITE, str(base.version), base.version, removes=removed, adds=added)
+                store.commit_version(base, named, lambda *_, same=named: same)
+        return holds(*arguments)
+
+    monkeypatch.setattr("filestore.life.expiry.holds", holding)
+    gone = expire(store)
+    assert former
+    assert store.state().version == 17
+    assert gone.files
+    assert {file.path for file in former} <= files_in(store)
+    assert_reads(store, [16], {16: read(store, 16)})
 
 
 def test_a_consumer_can_be_forgotten(folder: Path) -> None:

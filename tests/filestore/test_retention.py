@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,7 +21,8 @@ from filestore.layout import checkpoint_path, log_entry_path, parse_log_entry
 from filestore.life.expiry import base_checkpoint, first_to_keep, removable_entries
 from filestore.life.tags import Period, last_period, surplus_tags
 from filestore.model.files import DataFile, DeletionVector, Slot
-from filestore.retention.lifetimes import Lifetimes, Retained, runs_of
+from filestore.retention.lifetimes import Lifetimes, Retained
+from filestore.retention.paths import Paths, named_by, runs_of
 from filestore.retention.rules import Tag, check_tag_name, first_retained, is_retained, tag_of, tags_of
 from tests.tables import define
 
@@ -138,16 +140,15 @@ def test_a_file_is_unneeded_if_no_kept_version_has_it(versions: Versions, data: 
     begin = data.draw(st.integers(0, newest), label="oldest version that is left")
     first = data.draw(st.integers(begin, newest), label="first retained")
     tagged = data.draw(st.sets(st.integers(begin, newest)), label="tagged")
-    lives = Lifetimes.begin(version_of(begin, versions[begin]), ())
-    for number in range(begin + 1, newest + 1):
-        lives.follow(number, actions(versions[number - 1], versions[number]))
+    entries = [(n, actions(versions[n - 1], versions[n])) for n in range(newest, begin, -1)]
+    lives = Lifetimes.of(version_of(begin, versions[begin]), (), entries)
     kept = {v for v in range(begin, newest + 1) if v >= first or v in tagged}
     named = set().union(*(names(v) for v in versions[begin:]))
     needed = set().union(*(names(versions[v]) for v in kept))
     retained, end = Retained(first, tuple(sorted(tagged))), version_of(newest, versions[newest])
     assert lives.needed(retained, end) == needed - names(versions[newest])
     assert lives.unneeded(retained, end) == tuple(sorted(named - needed))
-    assert {path for path in EVERY if path in lives.named} == named
+    assert lives.version == newest
 
 
 def version_of(number: int, version: dict[str, int | None]) -> TableState:
@@ -159,46 +160,78 @@ def version_of(number: int, version: dict[str, int | None]) -> TableState:
     return TableState(number, 0, "t", define("id BIGINT", ["id"]), again)
 
 
-def test_a_file_that_is_added_again_without_a_removal_lives_on() -> None:
-    """No writer of ours does so. A tag of the oldest version needs the file all the same."""
-    lives = Lifetimes.begin(version_of(0, {"a": None}), ())
-    lives.follow(1, [add_action(file("a"), data_change=False)])
-    lives.follow(2, [add_action(file("a"), data_change=False)])
-    lives.follow(3, [remove_action(file("a"), 0, data_change=True)])
-    assert lives.unneeded(Retained(3), version_of(3, {})) == ("a",)
-    assert lives.needed(Retained(3, (0,)), version_of(3, {})) == {"a"}
+Entry = list[dict[str, Any]]
+
+
+def lifetimes(*entries: Entry, oldest: TableState | None = None) -> Lifetimes:
+    """Of versions from 0 on; the first entry is that of version 1."""
+    later = [(number, entry) for number, entry in enumerate(entries, 1)]
+    return Lifetimes.of(oldest or version_of(0, {}), (), reversed(later))
+
+
+@pytest.mark.parametrize("there", [{"a": None}, {}])
+def test_a_file_that_is_added_again_without_a_removal_lives_on(there: dict[str, int | None]) -> None:
+    """No writer of ours does so. A tag of the oldest version that has the file needs it all the same."""
+    again = [add_action(file("a"), data_change=False)]
+    gone = [remove_action(file("a"), 0, data_change=True)]
+    lives = lifetimes(again, again, again, gone, oldest=version_of(0, there))
+    end = version_of(4, {})
+    assert lives.unneeded(Retained(4), end) == ("a",)
+    assert lives.needed(Retained(4, (1,)), end) == {"a"}
+    assert lives.needed(Retained(4, (0,)), end) == set(there)
 
 
 def test_a_file_of_vectors_is_needed_while_one_data_file_has_a_vector_in_it() -> None:
     [vectors] = names({"a": 1}) - {"a"}
-    lives = Lifetimes.begin(version_of(0, {"a": 1, "b": 1}), ())
-    lives.follow(1, [remove_action(file("a", 1), 0, data_change=True)])
-    assert lives.unneeded(Retained(1), version_of(1, {"b": 1})) == ("a",)
-    lives.follow(2, [remove_action(file("b", 1), 0, data_change=True)])
-    assert lives.unneeded(Retained(2), version_of(2, {})) == tuple(sorted(["a", "b", vectors]))
+    oldest = version_of(0, {"a": 1, "b": 1})
+    gone = [[remove_action(file(path, 1), 0, data_change=True)] for path in "ab"]
+    assert lifetimes(gone[0], oldest=oldest).unneeded(Retained(1), version_of(1, {"b": 1})) == ("a",)
+    all_gone = lifetimes(*gone, oldest=oldest)
+    assert all_gone.unneeded(Retained(2), version_of(2, {})) == tuple(sorted(["a", "b", vectors]))
+    assert all_gone.needed(Retained(2, (1,)), version_of(2, {})) == {"b", vectors}
+    assert all_gone.needed(Retained(2, (0,)), version_of(2, {})) == {"a", "b", vectors}
 
 
 def test_runs_live_as_long_as_a_domain_names_them() -> None:
-    lives = Lifetimes.begin(TableState(0, 0, "t", define("id BIGINT", ["id"])), ())
-    run = "_runs/bucket-00000/x.parquet"
+    run, other = (f"_runs/bucket-00000/{name}.parquet" for name in "xy")
     configuration = json.dumps({"pending": [{"path": run, "rows": 3}], "note": "see _runs/"})
     assert runs_of(configuration) == {run}
-    lives.follow(1, [{"domainMetadata": {"domain": "d", "configuration": configuration, "removed": False}}])
-    lives.follow(2, [])
-    lives.follow(3, [{"domainMetadata": {"domain": "d", "configuration": "{}", "removed": True}}])
-    assert run in lives.named
-    assert lives.unneeded(Retained(2), version_of(3, {})) == ()
-    assert lives.unneeded(Retained(3), version_of(3, {})) == (run,)
-    assert lives.unneeded(Retained(3, (1,)), version_of(3, {})) == ()
+
+    def domain(text: str, *, removed: bool = False) -> dict[str, Any]:
+        return {"domainMetadata": {"domain": "d", "configuration": text, "removed": removed}}
+
+    lives = lifetimes([domain(configuration)], [], [domain("{}", removed=True)])
+    end = version_of(3, {})
+    assert lives.unneeded(Retained(2), end) == ()
+    assert lives.unneeded(Retained(3), end) == (run,)
+    assert lives.unneeded(Retained(3, (1,)), end) == ()
+    oldest = replace(version_of(0, {}), domains={"d": configuration})
+    changed = lifetimes([], [domain(configuration.replace(run, other))], oldest=oldest)
+    assert changed.spans == {run: [(0, 1)]}
+    assert changed.unneeded(Retained(2), replace(version_of(2, {}), domains={"d": configuration})) == ()
 
 
 def test_change_files_live_in_their_version_only() -> None:
-    lives = Lifetimes.begin(TableState(0, 0, "t", define("id BIGINT", ["id"])), ())
-    lives.follow(1, [{"cdc": {"path": "_change_data/x.parquet", "partitionValues": {}, "size": 1}}])
-    assert lives.unneeded(Retained(1), version_of(1, {})) == ()
-    assert lives.unneeded(Retained(2), version_of(1, {})) == ("_change_data/x.parquet",)
-    assert lives.unneeded(Retained(2, (0,)), version_of(1, {})) == ("_change_data/x.parquet",)
-    assert lives.unneeded(Retained(2, (1,)), version_of(1, {})) == ()
+    change = [{"cdc": {"path": "_change_data/x.parquet", "partitionValues": {}, "size": 1}}]
+    lives, end = lifetimes(change, []), version_of(2, {})
+    assert lives.unneeded(Retained(1), end) == ()
+    assert lives.unneeded(Retained(2), end) == ("_change_data/x.parquet",)
+    assert lives.unneeded(Retained(2, (0,)), end) == ("_change_data/x.parquet",)
+    assert lives.unneeded(Retained(2, (1,)), end) == ()
+    assert lifetimes(change).needed(Retained(0), version_of(1, {})) == set(), "the newest version's"
+
+
+@given(VERSIONS, st.integers(0, 12), st.sampled_from([0, 1, 100_000]))
+def test_paths_are_all_that_versions_name(versions: Versions, begin: int, together: int) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("filestore.retention.paths._TOGETHER", together)
+        paths = Paths.of_version(version_of(begin, dict(versions[min(begin, len(versions) - 1)])))
+        expected = names(versions[min(begin, len(versions) - 1)])
+        for number in range(begin + 1, len(versions)):
+            for action in actions(versions[number - 1], versions[number]):
+                paths.update(named_by(action))
+            expected |= names(versions[number])
+        assert {path for path in EVERY if path in paths} == expected
 
 
 # log entries ----------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ import pytest
 
 from filestore.commit.conflict import Clear
 from filestore.model.snapshot import Operation
+from filestore.retention.paths import Paths
 from tests.depth import sampled
 from tests.simulation.run import SimulationFailed, simulate
 from tests.simulation.shapes import SHAPES
@@ -54,7 +55,7 @@ def test_a_seed_gives_the_same_run_in_another_process_whatever_its_hashes_are() 
         ("aggregation", "filestore.commit.loop.judge", lambda *_: Clear()),
         pytest.param("deduplicate", "filestore.life.expiry.holds", lambda *_: [], marks=pytest.mark.slow),
         ("sequence", "filestore.merge.deduplicate.beats", lambda new, _: _all(new)),
-        ("partitions", "filestore.life.orphans.history_of", lambda *_: _Nothing()),
+        ("partitions", "filestore.life.orphans.paths_until", lambda *_: Paths()),
     ],
     ids=["no look-up after a lost race", "no merge after one", "no holds", "no sequences", "no references"],
 )
@@ -63,11 +64,6 @@ def test_it_finds_what_is_wrong(shape: str, what: str, instead: Any) -> None:
     with patch(what, instead), pytest.raises(SimulationFailed, match=f"again: .*--shape {shape} --seed"):
         for seed in range(8):
             simulate(shape, seed, 1000)
-
-
-class _Nothing:
-    def spans(self) -> list[Any]:
-        return []
 
 
 def _all(new: Any) -> Any:

@@ -168,7 +168,7 @@ class _Lent:
 
 
 class _Shared:
-    """What this driver has broadcast. It keeps the last ones: the next jobs are often on the same files."""
+    """The broadcasts of this driver. It keeps the last ones: the next jobs are often on the same files."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
