@@ -17,10 +17,12 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 import tablestore
+from filestore.delta.checkpoint import write_checkpoint
 from filestore.storage.local import LocalStorage
 from filestore.storage.objects import ObjectStorage
 from tablestore.spark import SparkStore
 from tablestore.spark.batch import writing
+from tablestore.spark.jobs import sent
 from tablestore.spark.opened import identity_options
 from tablestore.writing.write_job import TaskOutcome, WriteJob
 
@@ -89,6 +91,36 @@ def written_and_read(place: str, database: str, options: dict[str, str]) -> dict
         more.mode("append").save("shop.orders")
         found["appended"] = tables.read("shop.orders").count()
         return found
+
+
+def large_version_written(place: str, database: str, options: dict[str, str]) -> dict[str, Any]:
+    """Writes into a version whose files are sent as those of a large one; returns its rows, and each executor's files.
+
+    The driver opens it from its checkpoint.
+    """
+    columns, by = "p INT, id BIGINT, v STRING", ["p"]
+    with lake(place, database, options) as tables:
+        tables.store.create_database("shop")
+        table = tables.store.create_table("shop.parts", columns, primary_key=["p", "id"], partition_by=by)
+        table.write([{"p": p, "id": n, "v": "a"} for p in range(20) for n in range(3)])
+        write_checkpoint(table.filestore.delta_log, table.filestore.state())
+    with lake(place, database, options) as tables, patch.object(sent, "FEW_FILES", 0):
+        spark = tables.spark
+        for v in "bc":
+            rows = spark.range(0, 40, 1, 8).selectExpr("CAST(id % 20 AS INT) p", "id % 4 id", f"'{v}' v")
+            tables.write("shop.parts", rows)
+
+        def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            from tablestore.spark.jobs.local_disk import local_disk
+
+            for _ in batches:
+                pass
+            found = [name for name in os.listdir(local_disk(0)) if name.startswith("tablestore-files-")]
+            yield pa.RecordBatch.from_pylist([{"folder": local_disk(0), "names": found}])
+
+        seen = spark.range(0, 2, 1, 2).mapInArrow(look, "folder string, names array<string>", barrier=True).collect()
+        rows = tables.read("shop.parts").collect()
+        return {"rows": sorted(tuple(row) for row in rows), "disks": {row.folder: row.names for row in seen}}
 
 
 def streamed(place: str, database: str, options: dict[str, str]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from tests.servers.s3 import MotoServer
 from tests.servers.spark_cluster import SparkCluster
 from tests.servers.spark_driver import SparkDriver
 from tests.spark.cluster.conftest import HOSTS
-from tests.spark.cluster.programs import shown, streamed, where_tasks_run, written_and_read
+from tests.spark.cluster.programs import large_version_written, shown, streamed, where_tasks_run, written_and_read
 
 pytestmark = pytest.mark.slow
 
@@ -76,6 +76,22 @@ def test_tables_in_s3_and_no_secret_in_sight(
     for name, text in texts.items():
         assert moto.secret_key not in text, name
         assert moto.access_key not in text, name
+
+
+@pytest.mark.deep
+def test_the_files_of_a_large_version_are_on_an_executor_once(
+    cluster_driver: SparkDriver, moto: MotoServer, tmp_path: Path
+) -> None:
+    place, database = f"s3://{moto.new_bucket()}/lake", f"sqlite:///{tmp_path / 'catalog.db'}"
+    found = cluster_driver.run(
+        large_version_written, place, database, {"endpoint": moto.endpoint, "region": moto.region}
+    )
+    written = {(n % 20, n % 4) for n in range(40)}
+    before = {(p, n) for p in range(20) for n in range(3)}
+    assert found["rows"] == sorted((p, n, "c" if (p, n) in written else "a") for p, n in written | before)
+    assert len(found["disks"]) == HOSTS
+    counts = [len(names) for names in found["disks"].values()]
+    assert max(counts) == 1, "one file serves both writes, wherever Spark has run their tasks"
 
 
 @pytest.mark.deep
