@@ -1,12 +1,13 @@
 """Bounds of the values in many files at once, from their actions as columns (`filestore.delta.batch.Batch`).
 
-They are those of `filestore.files.bounds` or wider: values that are not decoded exactly have none, and keys are not
-looked at. So they choose the files that are worth a closer look.
+They are those of `filestore.files.bounds` or wider: those of a DECIMAL are wider by one in its last place, values that
+polars may change by more have none, and keys are not looked at. So they choose the files that are worth a closer look.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from decimal import Decimal
 
 import polars as pl
 import pyarrow as pa
@@ -15,6 +16,7 @@ from polars.exceptions import PolarsError
 
 from filestore.delta.batch import Batch
 from filestore.files.bounds import Bounds
+from filestore.files.statistics import EXACT_DIGITS
 from filestore.model.definition import TableDefinition
 from filestore.rows.frames import polars_schema
 from filestore.rows.partitions import partition_column_of
@@ -95,25 +97,39 @@ def _decoded(stats: pl.Series, wanted: Mapping[str, pa.DataType]) -> tuple[pl.Se
     except PolarsError:  # a value of another type, such as a number that was widened to a text
         found = pl.DataFrame(schema=members).clear(len(stats))
     low, high, nulls = (found[name].struct.unnest() for name in list(members)[1:])
-    known = {n: (_values(low[n], kind), _values(high[n], kind), nulls[n]) for n, kind in wanted.items()}
+    known = {n: (_values(low[n], kind, -1), _values(high[n], kind, 1), nulls[n]) for n, kind in wanted.items()}
     return found["numRecords"], known
 
 
 def _is_exact(kind: pa.DataType) -> bool:
-    """Returns whether polars decodes values of the statistics without loss. Those of a DECIMAL are numbers of JSON."""
-    number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    """Returns whether polars decodes values of the statistics, at most with a loss that `_values` makes good."""
+    number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or _is_short_decimal(kind)
     return bool(number or pa.types.is_string(kind) or pa.types.is_date32(kind) or pa.types.is_timestamp(kind))
+
+
+def _is_short_decimal(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_decimal(kind) and kind.precision <= EXACT_DIGITS)
 
 
 def _plain(kind: pa.DataType) -> pl.DataType:
     """Returns as what polars decodes a value of the statistics."""
     if pa.types.is_integer(kind):
         return pl.Int64()
-    return pl.Float64() if pa.types.is_floating(kind) else pl.String()
+    number = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return pl.Float64() if number else pl.String()
 
 
-def _values(plain: pl.Series, kind: pa.DataType) -> pl.Series:
-    """Converts values of the statistics to a column's type; what does not fit is not known."""
+def _values(plain: pl.Series, kind: pa.DataType, outwards: int) -> pl.Series:
+    """Converts values of the statistics to a column's type; what does not fit is not known.
+
+    Args:
+        plain: The values as they were decoded.
+        kind: The type.
+        outwards: -1 for lower bounds, 1 for upper ones.
+    """
+    if pa.types.is_decimal(kind):  # JSON's number became a double, which is rounded
+        near = plain.cast(pl.Decimal(38, kind.scale), strict=False)
+        return (near + Decimal(outwards).scaleb(-kind.scale)).cast(_type(kind), strict=False)
     if pa.types.is_date32(kind):
         return plain.str.to_date(_DATE, strict=False)
     if pa.types.is_timestamp(kind):

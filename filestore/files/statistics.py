@@ -22,7 +22,7 @@ __all__ = ["StatisticsBuilder"]
 
 _MAX_COLUMNS = 32
 _MAX_TEXT = 64
-_EXACT_DIGITS = 15
+EXACT_DIGITS = 15
 _LAST_CHARACTER = "\U0010ffff"
 
 
@@ -84,7 +84,7 @@ def _measured(schema: pa.Schema) -> tuple[list[str], list[str]]:
 
 def _has_bounds(arrow: pa.DataType) -> bool:
     if pa.types.is_decimal(arrow):
-        return bool(arrow.precision <= _EXACT_DIGITS)
+        return bool(arrow.precision <= EXACT_DIGITS)
     return not (pa.types.is_nested(arrow) or pa.types.is_binary(arrow) or pa.types.is_boolean(arrow))
 
 
