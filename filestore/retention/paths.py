@@ -1,4 +1,4 @@
-"""The paths that versions of a table name, as hashes: 8 bytes for each, however long they are. Pure."""
+"""The paths that versions name, as hashes: 8 bytes for each, however long they are (FORMAT.md section 14). Pure."""
 
 from __future__ import annotations
 
