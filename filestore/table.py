@@ -107,10 +107,10 @@ class FileStore:
 
     def state(self, version: int | None = None) -> TableState:
         """Reads the newest version, or a given one. `NotFound` (``table-replaced``) if another table took its place."""
-        newest = self._newest(self._known)
-        if (merged := self._columns) is not None:
-            newest, self._columns = newest.with_columns(*merged), None
-        self._known = newest
+        packed = self._columns is not None
+        newest = self._known = self._with_columns(self._newest(self._known))
+        if packed:
+            _give_back_memory()
         if not (self._packing or newest.files.lean):
             self._packing = True
             self.ambient.beside(f"{self.location} in memory, {id(self)}", self._pack)
@@ -122,6 +122,13 @@ class FileStore:
         except (NotFound, Corrupt):
             self.require_readable(version, self._newest(newest))  # it may have expired while it was read
             raise
+
+    def _with_columns(self, newest: TableState) -> TableState:
+        """Takes up the columns that were made beside."""
+        if (made := self._columns) is None:
+            return newest
+        self._columns = None
+        return newest.with_columns(*made)
 
     @property
     def known(self) -> TableState:
@@ -322,7 +329,7 @@ class FileStore:
             self._columns = None if files is None else (files, state)
         finally:
             self._packing = False
-            pa.default_memory_pool().release_unused()  # it would keep what the columns and the packing took
+            _give_back_memory()
 
     def _checkpoint(self, state: TableState) -> None:
         """Writes a checkpoint. It only makes reading faster, so a failure is logged: the commit succeeded."""
@@ -334,3 +341,8 @@ class FileStore:
             logger.warning("no checkpoint of %s: %s", self.location, error)
         else:
             self._columns = None if files is None else (files, state)
+
+
+def _give_back_memory() -> None:
+    """Returns to the system what Arrow has of it for this thread, and does not need: it would keep it."""
+    pa.default_memory_pool().release_unused()

@@ -53,7 +53,10 @@ class Page:
         if isinstance(self.content, pa.Buffer):
             return self
         message = pa.RecordBatch.from_struct_array(self.content).serialize()
-        return Page(self.rows, _CODEC.compress(message), message.size)
+        packed = _CODEC.compress(
+            message, asbytes=True
+        )  # a buffer of Arrow's would keep the room for the longest result
+        return Page(self.rows, pa.py_buffer(packed), message.size)
 
     def even(self) -> list[Page]:
         """Returns them in pages of about `PAGE_ROWS`; those of a packed page stay together."""
