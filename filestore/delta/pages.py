@@ -55,7 +55,7 @@ class Page:
         message = pa.RecordBatch.from_struct_array(self.content).serialize()
         packed = _CODEC.compress(
             message, asbytes=True
-        )  # a buffer of Arrow's would keep the room for the longest result
+        )  # Arrow's own buffer keeps room for the longest result
         return Page(self.rows, pa.py_buffer(packed), message.size)
 
     def even(self) -> list[Page]:
