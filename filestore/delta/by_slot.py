@@ -75,7 +75,7 @@ class BySlot(Generic[Stored]):
             yield left.values()
 
     def paths(self) -> Iterator[Collection[str]]:
-        """Yields the paths of all files, some at a time, without making objects of them."""
+        """Yields the paths of all files, some at a time. Only those of slots that changed lately become objects."""
         self._base.ask(self._over)
         gone = {path for slot in self._over for path in self._base.get(slot)}
         for some in self._base.paths():

@@ -6,7 +6,6 @@ that it touches, however many files there are. Whoever goes through all files ha
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
@@ -27,14 +26,14 @@ from filestore.delta.slot_hashes import Hashes, buckets_in, hashes_of, hashes_of
 from filestore.layout import decode_path
 from filestore.model.files import DataFile, Partition, Slot
 
-__all__ = ["MESSAGE", "ColumnFiles"]
+__all__ = ["ColumnFiles"]
 
 KEPT_FILES = 20_000
 """The most files that stay objects, of some kB each, once they were asked for."""
 
 _TEXT = pa.string()
 _CONTENT = {"pages": PAGES, "hashes": pa.uint64(), "starts": pa.int64(), "partition_by": _TEXT}
-MESSAGE = pa.schema({name: pa.large_list(value) for name, value in _CONTENT.items()})
+_MESSAGE = pa.schema({name: pa.large_list(value) for name, value in _CONTENT.items()})
 """The schema of `ColumnFiles.to_message`."""
 
 _TOGETHER = 4096
@@ -106,9 +105,11 @@ class ColumnFiles(Base[DataFile]):
         if self.lean:
             return self
         if self._packed is None:
-            pages = list(itertools.takewhile(lambda _: go_on(), self._pages.packing()))
-            if not go_on():
-                return None
+            pages = list[Page]()
+            for page in self._pages.packing():
+                if not go_on():
+                    return None
+                pages.append(page)
             self._packed = ColumnFiles._on(Pages(pages), self._hashes, self._starts, self._partition_by)
         return self._packed  # whoever shares these files shares the packed ones
 
@@ -116,7 +117,7 @@ class ColumnFiles(Base[DataFile]):
         return ColumnFiles.of_message, (self.to_message(),)
 
     def to_message(self) -> pa.RecordBatch:
-        """Returns the files as one row of `MESSAGE`, packed, for another process or for a file that it maps."""
+        """Returns the files as one row, packed, for another process or for a file that it maps."""
         if self.count <= FEW_FILES:  # all in one page, which is packed and unpacked at once
             pages = Pages([Page.of(self._pages.between(0, self.count)).packed()])
         else:
@@ -128,7 +129,7 @@ class ColumnFiles(Base[DataFile]):
             pa.array(self._partition_by, _TEXT),
         )
         lists = (pa.LargeListArray.from_arrays([0, len(column)], column) for column in columns)
-        return pa.RecordBatch.from_arrays(list(lists), schema=MESSAGE)
+        return pa.RecordBatch.from_arrays(list(lists), schema=_MESSAGE)
 
     @classmethod
     def of_message(cls, message: pa.RecordBatch) -> ColumnFiles:

@@ -53,9 +53,7 @@ class Page:
         if isinstance(self.content, pa.Buffer):
             return self
         message = pa.RecordBatch.from_struct_array(self.content).serialize()
-        packed = _CODEC.compress(
-            message, asbytes=True
-        )  # Arrow's own buffer keeps room for the longest result
+        packed = _CODEC.compress(message, asbytes=True)  # Arrow's own buffer keeps room for the longest result
         return Page(self.rows, pa.py_buffer(packed), message.size)
 
     def even(self) -> list[Page]:

@@ -98,7 +98,7 @@ def expire(store: FileStore, *, dry_run: bool = False, lazily: bool = False, kee
     assert chosen is not None, "an operation that ends without an error has proposed or declined"
     if committed is None and not (chosen.plan.worthwhile if lazily else chosen.plan.anything):
         return Expiry(first_retained(chosen.base))
-    return _clean(store, chosen.lives, chosen.base if committed is None else committed.state, chosen.plan.versions)
+    return _clean(store, chosen, chosen.base if committed is None else committed.state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,7 @@ def _proposal(store: FileStore, state: TableState, first: int) -> Proposal:
     )
 
 
-def _clean(store: FileStore, lives: Lifetimes, announced: TableState, versions: int) -> Expiry:
+def _clean(store: FileStore, chosen: _Choice, announced: TableState) -> Expiry:
     """Removes what is not needed, by the version that recorded what has expired.
 
     IMPORTANT: consumers are listed after that version was committed, and the newest version is read after that: a
@@ -228,7 +228,8 @@ def _clean(store: FileStore, lives: Lifetimes, announced: TableState, versions: 
     """
     held = holds(store.storage, store.location, announced, store.ambient.now_ms())
     newest = store.decided()
-    lately = Paths()
+    lives, lately = chosen.lives, Paths()  # what later versions have named stays until the next expiry
+    lately.update_runs(chosen.base)
     try:
         note_named(store.delta_log, lately, range(lives.version + 1, newest.version + 1))
     except Corrupt:  # another expiry has removed them
@@ -239,7 +240,7 @@ def _clean(store: FileStore, lives: Lifetimes, announced: TableState, versions: 
     files = _there(store, [path for path in lives.unneeded(retained, newest) if path not in lately])
     store.storage.delete_all([layout.join(store.location, path) for path in files])
     entries = _remove_entries(store, retained)
-    return Expiry(first_retained(announced), versions, tuple(files), entries, sum(files.values()))
+    return Expiry(first_retained(announced), chosen.plan.versions, tuple(files), entries, sum(files.values()))
 
 
 def _remove_entries(store: FileStore, retained: Retained) -> int:

@@ -41,8 +41,7 @@ class Paths:
         paths = cls()
         paths._take_up(np.concatenate([paths._hashes, *_hashes_of(state.files)]))
         paths.update(_live_vectors(state.files))
-        for configuration in state.domains.values():
-            paths.update(runs_of(configuration))
+        paths.update_runs(state)
         return paths
 
     def update(self, paths: Iterable[str]) -> None:
@@ -51,6 +50,11 @@ class Paths:
         if len(self._lately) > _TOGETHER:
             self._take_up(np.fromiter(self._lately, np.int64, len(self._lately)))
             self._lately = set()
+
+    def update_runs(self, state: TableState) -> None:
+        """Adds the runs of a version."""
+        for configuration in state.domains.values():
+            self.update(runs_of(configuration))
 
     def _take_up(self, hashes: npt.NDArray[np.int64]) -> None:
         self._hashes = np.union1d(self._hashes, hashes)

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -20,6 +21,7 @@ from filestore.checks.report import Invariant
 from filestore.commit.proposal import AppVersion
 from filestore.doctor import examine
 from filestore.errors import AlreadyExists, Conflict, Corrupt, InvalidRequest, NotFound, Unavailable
+from filestore.files.leftovers import write_file
 from filestore.life.consumers import Consumer, consumers_of, remove_consumer
 from filestore.life.expiry import expire
 from filestore.life.tags import create_due_tag, create_tag, delete_tag
@@ -261,6 +263,7 @@ def test_an_expiry_right_before_a_consumer_registers_is_noticed(folder: Path) ->
 def test_what_is_restored_and_removed_again_meanwhile_stays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rollback that began before, and a removal of all files, commit after an expiry has said what it removes."""
     store = table(folder)
+    expected: dict[int, Rows] = {}
     former = [file for file in store.state(2).files if store.state().files.current(file) is None]
 
     def holding(*arguments: Any) -> Any:
@@ -268,6 +271,8 @@ def test_what_is_restored_and_removed_again_meanwhile_stays(folder: Path, monkey
             for removed, added in (((), former), (former, ())):
                 base = store.delta_log.latest()
                 named = propose(Operation.OVERWRITE, str(base.version), base.version, removes=removed, adds=added)
+                if removed:
+                    expected[base.version] = read(store, base.version)
                 store.commit_version(base, named, lambda *_, same=named: same)
         return holds(*arguments)
 
@@ -277,7 +282,35 @@ def test_what_is_restored_and_removed_again_meanwhile_stays(folder: Path, monkey
     assert store.state().version == 17
     assert gone.files
     assert {file.path for file in former} <= files_in(store)
-    assert_reads(store, [16], {16: read(store, 16)})
+    assert_reads(store, [16], expected)
+
+
+def test_a_run_that_is_restored_and_replaced_meanwhile_stays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A domain of a later version may name other runs in place of it."""
+    store = table(folder, 8)
+    names = [layout.run_path((), 0, str(UUID(int=number, version=4))) for number in range(2)]
+    assert all(map(layout.is_run, names))
+    for name in names:
+        write_file(store.table_files(store.state()), name, b"x")
+
+    def named(*runs: str) -> None:
+        base = store.delta_log.latest()
+        change = propose(Operation.ALTER, str(base.version), base.version, domains={"other.runs": {"runs": list(runs)}})
+        store.commit_version(base, change, lambda *_, same=change: same)
+
+    def holding(*arguments: Any) -> Any:
+        if store.delta_log.latest().version == 18:
+            named(names[1])
+        return holds(*arguments)
+
+    named(names[0])
+    named()
+    grow(store, 16)
+    named(names[0])
+    monkeypatch.setattr("filestore.life.expiry.holds", holding)
+    assert expire(store).files
+    assert store.state().version == 19
+    assert set(names) <= files_in(store)
 
 
 def test_a_consumer_can_be_forgotten(folder: Path) -> None:

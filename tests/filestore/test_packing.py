@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from compaction.compact import compact_table
 from filestore.beside import Work
+from filestore.delta.base import FEW_FILES
+from filestore.delta.by_slot import BySlot
 from filestore.delta.checkpoint import write_checkpoint
 from filestore.delta.columns import ColumnFiles
 from filestore.delta.state import Replayed, TableState
+from filestore.model.files import DataFile, Slot
 from filestore.table import FileStore
 from tests.tables import assert_healthy, create, define, read, seeded, write
 
@@ -79,6 +84,30 @@ def test_what_a_process_has_made_becomes_columns(folder: Path) -> None:
     after = other.state()
     assert is_packed(after) and after == before and len(after.files) > 40
     assert read(other) == read(store)
+
+
+@pytest.mark.parametrize("after", [0, 1, 7])
+def test_packing_that_was_stopped_gives_nothing(after: int) -> None:
+    """Even if it might go on again: somebody has waited for the end of the work, and does not any more."""
+    columns = ColumnFiles.of(BySlot(map(_file, range(FEW_FILES + 1))), ())
+    answers = itertools.chain([True] * after, [False], itertools.repeat(True))
+    assert columns.packed(lambda: next(answers)) is None
+    whole = columns.packed()
+    assert whole is not None
+    assert sum(map(len, whole.paths())) == whole.count == FEW_FILES + 1
+
+
+def test_packed_files_take_no_more_than_their_bytes() -> None:
+    """Arrow's own buffers would keep the room for the longest result of the compression."""
+    before = pa.total_allocated_bytes()
+    columns = ColumnFiles.of(BySlot(map(_file, range(FEW_FILES + 1))), ()).packed()
+    assert columns is not None
+    assert pa.total_allocated_bytes() - before < 100_000
+    assert sum(page.content.size for page in columns._pages.pages) < 200 * columns.count
+
+
+def _file(number: int) -> DataFile:
+    return DataFile(f"{number}.parquet", Slot((), number % 50), 1, 1, 1, f'{{"numRecords":{number}}}')
 
 
 def test_nothing_is_packed_while_the_process_ends(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ def spark_execution(spark: SparkSession) -> Execution:
     """Runs refreshes in a session's workers; tasks may be tried again."""
 
     def run(job: WriteJob, work: Sequence[Work]) -> Sequence[TaskOutcome]:
-        with sent(job) as for_tasks:
+        with sent(job, spark) as for_tasks:
             return run_tasks(spark, job.table, work, partial(_worked, for_tasks), "refresh", discard_outcomes)
 
     return Execution(run, spark_changes(spark), retries=True)

@@ -58,7 +58,7 @@ def spark_runner(df: DataFrame, definition: TableDefinition, *, each_key_once: b
         if known[0] != job.table.definition:  # it was changed since
             changed = job.table.definition
             known = changed, arranged(conformed(df, changed.schema, unread_by_deletes(changed)), changed)
-        with sent(job) as for_tasks:
+        with sent(job, df.sparkSession) as for_tasks:
             work = _work(for_tasks, known[1].names, each_key_once=each_key_once)
             ours = Job(f"write {job.table.location}", work, partial(discard_outcomes, job.table))
             return run_partitions(known[1].frame, ours)

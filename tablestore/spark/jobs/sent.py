@@ -23,7 +23,10 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark import Broadcast, SparkContext
+from pyspark.cloudpickle import CloudPickler
+from pyspark.sql import SparkSession
 
+from filestore.ambient import system_ambient
 from filestore.delta.base import FEW_FILES
 from filestore.delta.columns import ColumnFiles
 from tablestore.spark.jobs.local_disk import local_disk
@@ -33,8 +36,8 @@ __all__ = ["Sent", "sent"]
 T = TypeVar("T")
 
 _KEPT = 2
-_NAMED = "tablestore-files-{}.arrow"
-_NAME = re.compile(r"tablestore-files-(\d+)\.")
+_NAMED = "tablestore-files-{}-{}.arrow"
+_NAME = re.compile(r"tablestore-files-(.{36})-(\d+)\.")  # another driver may use the same executors, one after a crash
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +47,12 @@ class Sent(Generic[T]):
     Args:
         pickled: The value without the files that are broadcast.
         parts: These, by the number that stands for them in it.
-        oldest: The number of the oldest broadcast that a job may still use.
+        kept: The driver, and the number of its oldest broadcast that a job may still use.
     """
 
     pickled: bytes
     parts: Sequence[_Part]
-    oldest: int
+    kept: tuple[str, int]
 
     def get(self) -> T:
         """Returns the value, in a task."""
@@ -58,20 +61,21 @@ class Sent(Generic[T]):
 
 
 @contextmanager
-def sent(value: T) -> Iterator[Sent[T]]:
-    """Sends a value to the tasks of a job, which has to end within the block.
-
-    Args:
-        value: It is picklable by Python itself.
-    """
-    context = SparkContext._active_spark_context  # None with Spark Connect, which broadcasts nothing
+def sent(value: T, session: SparkSession) -> Iterator[Sent[T]]:
+    """Sends a value to the tasks of a job, which has to end within the block."""
     parts: list[_Part] = []
     pickled = io.BytesIO()
     try:
-        _Pickler(pickled, context, parts).dump(value)
-        yield Sent(pickled.getvalue(), parts, _SHARED.oldest)
+        pickler: pickle.Pickler = _Pickler(pickled, _context(session), parts)
+        pickler.dump(value)
+        yield Sent(pickled.getvalue(), parts, _SHARED.kept)
     finally:
         _SHARED.give_back(parts)
+
+
+def _context(session: object) -> SparkContext | None:
+    """Returns what broadcasts; None for a session of Spark Connect, whose jobs take all with them."""
+    return session.sparkContext if isinstance(session, SparkSession) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,18 +92,18 @@ class _Part:
     name: str
     content: Broadcast[_Stored]
 
-    def files(self, oldest: int) -> ColumnFiles:
+    def files(self, kept: tuple[str, int]) -> ColumnFiles:
         """Returns the files, in a task."""
         path = os.path.join(local_disk(0), self.name)
         if not os.path.exists(path):
             _ = self.content.value  # whoever asks first on an executor stores them
-            _remove(oldest)
+        _remove(*kept)
         return _mapped(path)
 
 
-class _Pickler(pickle.Pickler):
+class _Pickler(CloudPickler):
     def __init__(self, to: io.BytesIO, context: SparkContext | None, parts: list[_Part]) -> None:
-        super().__init__(to, pickle.HIGHEST_PROTOCOL)
+        super().__init__(to)  # type: ignore[no-untyped-call]
         self._context = context
         self._parts = parts
 
@@ -117,7 +121,7 @@ class _Unpickler(pickle.Unpickler):
         self._value = value
 
     def persistent_load(self, number: int) -> ColumnFiles:
-        return self._value.parts[number].files(self._value.oldest)
+        return self._value.parts[number].files(self._value.kept)
 
 
 class _Stored:
@@ -132,20 +136,28 @@ class _Stored:
 
 
 def _store(name: str, message: pa.RecordBatch) -> None:
+    """Stores files under a name. Where Spark encrypts what it stores all workers load them; the first stores them."""
     folder = local_disk(0)
+    path = os.path.join(folder, name)
+    if os.path.exists(path):
+        return
     handle, begun = tempfile.mkstemp(prefix=name, dir=folder)
     os.close(handle)
-    with pa.ipc.new_file(begun, message.schema) as file:
-        file.write_batch(message)
-    os.replace(begun, os.path.join(folder, name))
+    try:
+        with pa.ipc.new_file(begun, message.schema) as file:
+            file.write_batch(message)
+        os.replace(begun, path)
+    except BaseException:
+        os.unlink(begun)
+        raise
 
 
-def _remove(oldest: int) -> None:
+def _remove(driver: str, oldest: int) -> None:
     """Removes the files of broadcasts that no job uses any more; a worker that has mapped one keeps it."""
     folder = local_disk(0)
     for name in os.listdir(folder):
         found = _NAME.match(name)
-        if found is not None and int(found[1]) < oldest:
+        if found is not None and found[1] == driver and int(found[2]) < oldest:
             with suppress(OSError):  # another worker was faster
                 os.unlink(os.path.join(folder, name))
 
@@ -170,23 +182,23 @@ class _Lent:
 class _Shared:
     """The broadcasts of this driver. It keeps the last ones: the next jobs are often on the same files."""
 
-    def __init__(self) -> None:
+    def __init__(self, driver: str) -> None:
+        self._driver = driver
         self._lock = threading.Lock()
         self._lent: list[_Lent] = []
         self._next = 0
 
     @property
-    def oldest(self) -> int:
-        """The number of the oldest broadcast that is left."""
-        with self._lock:
-            return min((lent.part.number for lent in self._lent), default=self._next)
+    def kept(self) -> tuple[str, int]:
+        """The id of this process, and the number of its oldest broadcast that is left."""
+        return self._driver, min((lent.part.number for lent in list(self._lent)), default=self._next)
 
     def borrow(self, context: SparkContext, files: ColumnFiles) -> _Part:
         """Broadcasts files unless they are already. Each call needs a `give_back`."""
         with self._lock:
             lent = next((lent for lent in self._lent if lent.context is context and lent.files() is files), None)
             if lent is None:
-                name = _NAMED.format(self._next)
+                name = _NAMED.format(self._driver, self._next)
                 part = _Part(self._next, name, context.broadcast(_Stored(name, files)))
                 lent = _Lent(context, weakref.ref(files), part)
                 self._lent.append(lent)
@@ -196,6 +208,8 @@ class _Shared:
 
     def give_back(self, parts: Sequence[_Part]) -> None:
         """Ends broadcasts that no job uses, but the last ones."""
+        if not parts:
+            return
         with self._lock:
             for lent in self._lent:
                 lent.users -= parts.count(lent.part)
@@ -203,8 +217,9 @@ class _Shared:
             over = [lent for lent in idle if lent.files() is None or lent not in idle[-_KEPT:]]
             self._lent = [lent for lent in self._lent if lent not in over]
         for lent in over:
-            with suppress(Py4JError, OSError):  # the session is gone, and all that was broadcast with it
-                lent.part.content.destroy()
+            if lent.context is SparkContext._active_spark_context:  # in a later one another broadcast has its number
+                with suppress(Py4JError, OSError):  # the session ends just now
+                    lent.part.content.destroy()
 
 
-_SHARED = _Shared()
+_SHARED = _Shared(system_ambient().new_id())

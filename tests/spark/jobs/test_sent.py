@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tablestore
+from filestore.delta.base import FEW_FILES
 from filestore.delta.by_slot import BySlot
 from filestore.delta.checkpoint import write_checkpoint
 from filestore.delta.columns import ColumnFiles
@@ -73,7 +74,7 @@ def in_order(files: Iterator[DataFile] | list[DataFile] | BySlot[DataFile]) -> l
 
 def test_few_files_travel_with_the_job(spark: SparkSession, table: TableFiles) -> None:
     files = version(MANY - 1)
-    with sent(files) as value:
+    with sent(files, spark) as value:
         assert value.parts == []
         for got, *_ in found(spark, table, value):
             assert in_order(got) == in_order(files)
@@ -81,7 +82,7 @@ def test_few_files_travel_with_the_job(spark: SparkSession, table: TableFiles) -
 
 def test_many_are_mapped_and_sent_once_for_all_jobs(spark: SparkSession, table: TableFiles) -> None:
     files = version(MANY)
-    with sent(files) as value:
+    with sent(files, spark) as value:
         [part] = value.parts
         assert len(value.pickled) < 3000
         for got, own, mapped, names in found(spark, table, value):
@@ -89,27 +90,75 @@ def test_many_are_mapped_and_sent_once_for_all_jobs(spark: SparkSession, table: 
             assert mapped
             assert own in names
     later = files.changed([], [file_at(7, "c")])
-    with sent({"files": [later, files]}) as other:
+    with sent({"files": [later, files]}, spark) as other:
         assert list(other.parts) == [part, part]
-    with sent(later) as again:
+    with sent(later, spark) as again:
         assert list(again.parts) == [part]
         for got, *_ in found(spark, table, again):
             assert in_order(got) == in_order(later)
 
 
+def test_pages_are_unpacked_from_the_mapped_file(
+    spark: SparkSession, table: TableFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So many files are not made objects, nor unpacked at once, in a worker."""
+    monkeypatch.undo()
+    files = version(FEW_FILES + 50)
+    wanted = [file_at(number).slot for number in range(0, FEW_FILES, 997)]
+
+    def look(_: TableFiles, task: int) -> tuple[int, list[DataFile], int]:
+        found = value.get()
+        some = [file for slot in wanted[task::2] for file in found.of(slot)]
+        base, _ = found.parts()
+        return len(found), some, len(base._pages.pages)  # type: ignore[attr-defined]
+
+    with sent(files, spark) as value:
+        for task, (count, some, pages) in enumerate(run_tasks(spark, table, [0, 1], look, "test", lambda *_: None)):
+            assert count == FEW_FILES + 50
+            assert some == [file for slot in wanted[task::2] for file in files.of(slot)]
+            assert pages > 70
+
+
+def test_another_driver_on_the_same_executors_has_its_own_files(
+    spark: SparkSession, table: TableFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a process of Python does that Spark starts again after a crash: it counts from 0, too."""
+    files, others = version(MANY), version(MANY + 7)
+    for driver, mine in (("a" * 36, files), ("b" * 36, others), ("a" * 36, files)):
+        monkeypatch.setattr(sent_module, "_SHARED", sent_module._Shared(driver))
+        with sent(mine, spark) as value:
+            for got, own, _, names in found(spark, table, value):
+                assert in_order(got) == in_order(mine)
+                assert own in names
+
+
+def test_a_broadcast_of_a_context_that_has_ended_is_left_alone(spark: SparkSession) -> None:
+    """Another one has its number in the next context."""
+    shared, files = sent_module._Shared("c" * 36), version(MANY).parts()[0]
+    assert isinstance(files, ColumnFiles)
+    part = shared.borrow(spark.sparkContext, files)
+    shared._lent[0].context = object()  # type: ignore[assignment]
+    del files
+    shared.give_back([part])
+    assert shared._lent == []
+    assert part.content._jbroadcast is not None
+    assert part.content._jbroadcast.isValid()
+    part.content.destroy()
+
+
 def test_what_no_job_uses_any_more_leaves_the_disk(spark: SparkSession, table: TableFiles) -> None:
     versions = [version(MANY + number) for number in range(5)]
-    with sent(versions[0]) as first:
+    with sent(versions[0], spark) as first:
         [(_, used, *_)] = found(spark, table, first, tasks=1)
         names: list[str] = []
         for files in versions[1:]:
-            with sent(files) as value:
+            with sent(files, spark) as value:
                 [(got, _, _, names)] = found(spark, table, value, tasks=1)
                 assert in_order(got) == in_order(files)
         assert used in names, "its job has not ended"
         [(got, *_)] = found(spark, table, first, tasks=1)
         assert in_order(got) == in_order(versions[0])
-    with sent(version(MANY)) as last:
+    with sent(version(MANY), spark) as last:
         [(_, own, _, names)] = found(spark, table, last, tasks=1)
         assert used not in names
         assert own in names
@@ -118,10 +167,10 @@ def test_what_no_job_uses_any_more_leaves_the_disk(spark: SparkSession, table: T
 
 def test_files_that_are_gone_from_memory_are_not_kept(spark: SparkSession, table: TableFiles) -> None:
     files = version(MANY)
-    with sent(files) as value:
+    with sent(files, spark) as value:
         [part] = value.parts
     del files, value
-    with sent(version(MANY)):
+    with sent(version(MANY), spark):
         pass
     assert [lent.part for lent in sent_module._SHARED._lent if lent.part is part] == []
     assert part.content._jbroadcast is not None
@@ -130,7 +179,7 @@ def test_files_that_are_gone_from_memory_are_not_kept(spark: SparkSession, table
 
 def test_an_error_in_the_block_ends_the_loan(spark: SparkSession) -> None:
     files = version(MANY)
-    with pytest.raises(KeyError), sent(files):
+    with pytest.raises(KeyError), sent(files, spark):
         raise KeyError("x")
     assert all(lent.users == 0 for lent in sent_module._SHARED._lent)
 
