@@ -182,7 +182,7 @@ def test_runs_of_former_columns_are_scanned_natively(lake: SparkStore, store: St
     )
     new = ["id", "5000000000 AS a", "'new' AS c", "CAST(id + 0.1234 AS DECIMAL(12,4)) AS b", "'d' AS d"]
     lake.write("shop.t", lake.spark.range(250, 350).selectExpr(*new))
-    assert len(table.filestore.state().pending.slots) == 2
+    assert len(set(table.filestore.state().pending.slots)) == 2
     found = lake.read("shop.t")
     assert found.columns == ["d", "id", "a", "c", "b"]
     assert comparable(found) == sorted(rows(table), key=lambda row: row["id"])
