@@ -65,7 +65,7 @@ def test_old_overlays_go_with_maintenance(folder: Path) -> None:
     table = store.table_files(state)
     overlay = overlay_location(table, state.version)
     named = [file for slot in pending_slots(state) for file in overlay_slot(table, slot, overlay)]
-    commit_overlay(table, state, state.pending.slots, named, overlay)
+    commit_overlay(table, state, set(state.pending.slots), named, overlay)
     written = max(info.modified_ms for info in store.storage.walk(overlay))
     assert examine(later(store, written + DAY)).orphans == (), "a reader may need it"
     assert maintain(under_a_name(later(store, written + DAY))).overlays == 0

@@ -67,7 +67,7 @@ def overlay_of(table: Table) -> str:
     files = table.filestore.table_files(state)
     location = overlay_location(files, state.version)
     named = [file for slot in pending_slots(state) for file in overlay_slot(files, slot, location)]
-    commit_overlay(files, state, state.pending.slots, named, location)
+    commit_overlay(files, state, set(state.pending.slots), named, location)
     return location
 
 
