@@ -148,6 +148,9 @@ def test_delta_spark_reads_what_we_read(made: FileStore, folder: Path, spark: Sp
 
 @contextmanager
 def spark_settings(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
+    """Has settings for what Delta does itself: it looks at the active session, which other tests may have left."""
+    jvm: Any = spark._jvm
+    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
     for name, value in settings.items():
         spark.conf.set(name, value)
     try:
