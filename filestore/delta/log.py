@@ -29,9 +29,8 @@ Read = TypeVar("Read")
 _TOGETHER = 32
 """The greatest number of entries that are read concurrently."""
 
-_FIRST = 8
 _BYTES_TOGETHER = 16 << 20
-"""The first entries that are read together show how large they are; a load may have 24 MB in one."""
+"""The bytes of entries to read concurrently, once the first ones show how large they are: a load may have 24 MB."""
 
 _NEAR = 128
 """The number of versions before one among which its checkpoint is looked for: one is due after 100."""
@@ -277,13 +276,17 @@ class DeltaLog:
         [entry] = self.required([version])
         return entry.snapshot().timestamp_ms
 
-    def required(self, versions: Sequence[int]) -> Iterator[Commit]:
+    def required(self, versions: Sequence[int], first: int = _TOGETHER) -> Iterator[Commit]:
         """Yields the entries of versions, of which it reads several side by side: large ones one by one.
+
+        Args:
+            versions: The versions, in the order in which to yield them.
+            first: How many it reads before it knows how large they are.
 
         Raises:
             Corrupt: ``version-gap``: one of them does not exist.
         """
-        start, together = 0, _FIRST
+        start, together = 0, first
         while some := versions[start : start + together]:
             contents = self._contents(some)
             size = sum(len(data) for data in contents if data is not None)

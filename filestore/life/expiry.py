@@ -229,7 +229,7 @@ def _clean(store: FileStore, chosen: _Choice, announced: TableState) -> Expiry:
     held = holds(store.storage, store.location, announced, store.ambient.now_ms())
     newest = store.decided()
     lives, lately = chosen.lives, Paths()  # what later versions have named stays until the next expiry
-    lately.update_runs(chosen.base)
+    lately.update_runs(chosen.base)  # an entry that ends a run need not name it: its domain has other runs by then
     try:
         note_named(store.delta_log, lately, range(lives.version + 1, newest.version + 1))
     except Corrupt:  # another expiry has removed them

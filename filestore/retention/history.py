@@ -10,6 +10,9 @@ from filestore.retention.paths import Paths, named_by
 
 __all__ = ["lifetimes_until", "note_named", "paths_until"]
 
+_FIRST = 8
+"""A history may have many large entries; few are in memory until their size is known."""
+
 
 def lifetimes_until(log: DeltaLog, until: int) -> Lifetimes:
     """Returns the lifetimes of files that versions have lost, from the oldest that can be read to a given one."""
@@ -17,7 +20,7 @@ def lifetimes_until(log: DeltaLog, until: int) -> Lifetimes:
     def read(_: object) -> Lifetimes:
         oldest = log.oldest()
         [entry] = log.required([oldest.version])
-        later = log.required(range(until, oldest.version, -1))
+        later = log.required(range(until, oldest.version, -1), _FIRST)
         return Lifetimes.of(oldest, entry.actions, ((entry.version, entry.actions) for entry in later))
 
     return log.read_consistently(read)
@@ -41,5 +44,5 @@ def note_named(log: DeltaLog, paths: Paths, versions: Sequence[int]) -> None:
     Raises:
         Corrupt: ``version-gap``: one of them is missing. Files that it restores would be taken for dead.
     """
-    for entry in log.required(versions):
+    for entry in log.required(versions, _FIRST):
         paths.update(path for action in entry.actions for path in named_by(action))

@@ -48,8 +48,8 @@ class Lifetimes:
 
     Attributes:
         version: The newest of the versions.
-        spans: By the path of a data file, vector, run or change file the versions that named it, and none later. A file
-            has several spans if it was removed and added again; it may be live now.
+        spans: By the path of a data file, vector, run or change file the versions of each life that has ended. A file
+            has several lives if it was removed and added again; it may be live now.
     """
 
     version: int
