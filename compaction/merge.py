@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-import polars as pl
-
 from compaction.choice import chains
 from filestore.files.leftovers import discard
 from filestore.files.parquet import ParquetReader
 from filestore.files.row_groups import RowGroups
 from filestore.files.writer import DataWriter, TableFiles
+from filestore.lazily import pl
 from filestore.model.files import DataFile, Slot
 from filestore.progress import Counter
 from filestore.rows.frames import arrow_table, row_group_frames

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import polars as pl
-
 from filestore.delta.actions import file_key
 from filestore.delta.log import Commit
 from filestore.delta.state import TableState
+from filestore.lazily import pl
 from filestore.model.files import DataFile
 from filestore.model.snapshot import Operation
 from filestore.operations.carry_over import died_meanwhile, input_changed, keys_at, without

@@ -22,7 +22,7 @@ import types
 from collections.abc import Callable, Collection, KeysView, Mapping, Sequence, Set
 from datetime import datetime
 from functools import wraps
-from typing import Any, Literal, ParamSpec, Protocol, TypeVar, Union, cast, get_args, get_origin
+from typing import Any, ForwardRef, Literal, ParamSpec, Protocol, TypeVar, Union, cast, get_args, get_origin
 
 from filestore.errors import InvalidRequest
 from filestore.forks import require_threads
@@ -176,8 +176,14 @@ class _Names(dict[str, Any]):
         return getattr(builtins, name, None) or _Unloaded(name, (), {})
 
 
+def _loaded(kind: Any) -> Any:
+    """Returns the class that an alias names as text, as it is where only type checkers import the class's module."""
+    return eval(kind.__forward_arg__, {}, _Names()) if isinstance(kind, ForwardRef) else kind
+
+
 def _check(kind: Any) -> Check:
     """Makes the check for an annotation."""
+    kind = _loaded(kind)
     if kind in _SCALARS:
         return _SCALARS[kind]
     origin, inner = get_origin(kind), get_args(kind)
@@ -307,6 +313,7 @@ _SCALARS: dict[Any, Check] = {
 
 def _wanted(kind: Any) -> str:
     """Describes an annotation in words."""
+    kind = _loaded(kind)
     if kind in _WORDS:
         return _WORDS[kind]
     origin, inner = get_origin(kind), get_args(kind)

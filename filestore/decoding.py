@@ -10,18 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import polars as pl
 import pyarrow as pa
 
 from filestore.errors import Corrupt
+from filestore.lazily import pl
 from filestore.refused import unreadable
 
 __all__ = ["MALFORMED", "decoding", "is_panic", "is_undecodable", "well_formed"]
 
 MALFORMED = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """The errors that Python raises where parsed JSON has not the members, types and values that it must have."""
-
-_LIBRARIES = (pa.ArrowException, pl.exceptions.PolarsError, UnicodeError)
 
 _RESTORE = "restore it from a backup"
 
@@ -37,7 +35,9 @@ def is_undecodable(error: BaseException) -> bool:
         return error.errno is None  # Arrow's own; those of the operating system have a number
     if isinstance(error, MemoryError):
         return False  # Arrow's is an `ArrowException`, too
-    return isinstance(error, _LIBRARIES) or is_panic(error)
+    if isinstance(error, pa.ArrowException | UnicodeError) or is_panic(error):
+        return True
+    return isinstance(error, pl.exceptions.PolarsError)
 
 
 @contextmanager

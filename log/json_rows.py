@@ -23,12 +23,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
 from filestore.errors import InvalidRequest
+from filestore.lazily import pl
 from filestore.model.types import contains_type
 from filestore.rows.casting import cast_rows
 

@@ -10,12 +10,12 @@ from functools import cached_property
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import polars as pl
 import pyarrow as pa
 
 from filestore.ambient import Ambient
 from filestore.arguments import checks_arguments
 from filestore.errors import Unsupported
+from filestore.lazily import pl
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.schema import Column, Schema
 from filestore.reading.predicate import Condition, Predicate

@@ -6,9 +6,8 @@ Each method is one transaction.
 from __future__ import annotations
 
 from sqlalchemy import Connection, Engine, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
-from catalog_service.database.engine import reading, writing
+from catalog_service.database.engine import insert_into, reading, writing
 from catalog_service.database.schema import COMMITS, DATABASES, SETTINGS, TABLES, State
 from filestore.commit.claims import Claim
 from filestore.errors import NotFound
@@ -34,9 +33,9 @@ class ClaimRows:
 
     def decide_once(self, name: str, value: str) -> str:
         """Decides a setting, unless another process has done it; returns its value."""
-        make = postgresql.insert if self._engine.dialect.name == "postgresql" else sqlite.insert
         with writing(self._engine) as connection:
-            connection.execute(make(SETTINGS).values(name=name, value=value).on_conflict_do_nothing())
+            row = insert_into(self._engine, SETTINGS).values(name=name, value=value)
+            connection.execute(row.on_conflict_do_nothing())
             return str(connection.scalar(select(SETTINGS.c.value).where(SETTINGS.c.name == name)))
 
     def newest_claim(self, table_id: str) -> Claim | None:

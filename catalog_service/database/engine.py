@@ -20,12 +20,14 @@ from sqlalchemy import (
     ColumnClause,
     Connection,
     Engine,
+    Table,
     create_engine,
     event,
     inspect,
     literal_column,
     text,
 )
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine.interfaces import DBAPIConnection, Dialect
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool
@@ -40,11 +42,13 @@ from filestore.sqlite_files import is_refusal, open_sqlite, why_refused
 
 if TYPE_CHECKING:
     from alembic.config import Config as AlembicConfig
+    from sqlalchemy.dialects import postgresql
 
 __all__ = [
     "CATALOG_FILE",
     "default_database_url",
     "downgrade",
+    "insert_into",
     "is_there",
     "locks_of",
     "migrate",
@@ -106,6 +110,15 @@ def locks_of(engine: Engine, ambient: Ambient) -> NameLocks:
     if engine.dialect.name == "postgresql":
         return AdvisoryLocks(_open_server(engine.url, poolclass=NullPool), ambient)
     return FileLocks(Path(f"{engine.url.database}-locks"), ambient)
+
+
+def insert_into(engine: Engine, table: Table) -> sqlite.Insert | postgresql.Insert:
+    """An INSERT that may say ON CONFLICT, which each database has of its own."""
+    if engine.dialect.name != "postgresql":
+        return sqlite.insert(table)
+    from sqlalchemy.dialects.postgresql import insert  # it imports three drivers' parts, which SQLite needs not
+
+    return insert(table)
 
 
 def migrate(engine: Engine, locks: NameLocks) -> None:

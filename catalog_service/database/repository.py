@@ -7,11 +7,10 @@ lock of a name without noticing changes nothing that another process has done si
 from __future__ import annotations
 
 from sqlalchemy import Connection, Engine, String, bindparam, delete, exists, insert, literal, or_, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 
 from catalog_service.database.definitions import VIEW, connector_of, encode_definition
-from catalog_service.database.engine import now_ms, reading, writing
+from catalog_service.database.engine import insert_into, now_ms, reading, writing
 from catalog_service.database.name_errors import database_not_found, table_exists, table_not_found, view_not_found
 from catalog_service.database.schema import (
     DATABASES,
@@ -351,11 +350,10 @@ class Repository:
             NotFound: ``table-not-found``: the table was dropped meanwhile.
         """
         now = now_ms(self._engine)
-        make = postgresql.insert if self._engine.dialect.name == "postgresql" else sqlite.insert
         granted = {"owner": owner, "expires_at_ms": now + int(seconds * 1000)}
         free = or_(LEASES.c.expires_at_ms <= now, LEASES.c.owner == owner)
         statement = (
-            make(LEASES)
+            insert_into(self._engine, LEASES)
             .values(table_id=table_id, **granted)
             .on_conflict_do_update(index_elements=[LEASES.c.table_id], set_=granted, where=free)
             .returning(LEASES)

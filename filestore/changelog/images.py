@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filestore.lazily import pl
 from filestore.merge.deduplicate import ORDINAL_COLUMN
 from filestore.model.changelog import CHANGE_TYPE_COLUMN, ChangelogProducer, ChangeType
 from filestore.model.definition import TableDefinition

@@ -7,10 +7,8 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
-from polars.exceptions import PolarsError
 
 from filestore.decoding import well_formed
 from filestore.delta.actions import (
@@ -25,6 +23,7 @@ from filestore.delta.actions import (
 )
 from filestore.delta.adds import ADD, leading_numbers, partition_texts, slot_columns, tag_texts
 from filestore.layout import decode_path
+from filestore.lazily import pl
 from filestore.model.files import DataFile, DeletionVector, Partition, Slot
 
 __all__ = ["check_statistics", "files_of", "rows_of", "unlike"]
@@ -109,7 +108,7 @@ def check_statistics(adds: pa.StructArray, partition_by: Sequence[str]) -> None:
     stats = pc.struct_field(adds, "stats")
     try:
         whole = len(pl.Series(stats, dtype=pl.String).str.json_decode(pl.Struct({"numRecords": pl.Int64()})))
-    except PolarsError:
+    except pl.exceptions.PolarsError:
         whole = 0
     _, usual = leading_numbers(stats)
     _files_one_by_one(adds.filter(pa.array(~usual)) if whole == len(adds) else adds, partition_by)

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from filestore.delta.actions import BUCKET_TAG, EDITION_TAG, LEVEL_TAG, MAX_KEY_TAG, MIN_KEY_TAG
 from filestore.delta.totals import FileTotals
+from filestore.lazily import pl
 from filestore.model.files import Partition
 from filestore.rows.slices import slices
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 
 from filestore.delta.adds import Mask, slot_columns
+from filestore.lazily import pl
 from filestore.model.partition_set import PartitionSet
 
 __all__ = ["Batch", "Judge", "Memo", "in_partitions"]

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from decimal import Decimal
+from typing import TypeAlias
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
-from polars.exceptions import PolarsError
 
 from filestore.delta.batch import Batch
 from filestore.files.bounds import Bounds
 from filestore.files.statistics import EXACT_DIGITS
+from filestore.lazily import pl
 from filestore.model.definition import TableDefinition
 from filestore.rows.frames import polars_schema
 from filestore.rows.partitions import partition_column_of
@@ -24,7 +24,7 @@ from filestore.rows.partitions import partition_column_of
 __all__ = ["batch_bounds", "partition_bounds"]
 
 _DATE, _TIME = "%Y-%m-%d", "%Y-%m-%dT%H:%M:%S%.6f"
-_Known = tuple[pl.Series, pl.Series, pl.Series]
+_Known: TypeAlias = "tuple[pl.Series, pl.Series, pl.Series]"
 """A lower and an upper bound of one column, and its number of nulls, for each file; null where they are not known."""
 
 
@@ -94,7 +94,7 @@ def _decoded(stats: pl.Series, wanted: Mapping[str, pa.DataType]) -> tuple[pl.Se
     members = {"numRecords": pl.Int64(), "minValues": values, "maxValues": values, "nullCount": counts}
     try:
         found = stats.str.json_decode(pl.Struct(members)).struct.unnest()
-    except PolarsError:  # a value of another type, such as a number that was widened to a text
+    except pl.exceptions.PolarsError:  # a value of another type, such as a number that was widened to a text
         found = pl.DataFrame(schema=members).clear(len(stats))
     low, high, nulls = (found[name].struct.unnest() for name in list(members)[1:])
     known = {n: (_values(low[n], kind, -1), _values(high[n], kind, 1), nulls[n]) for n, kind in wanted.items()}

@@ -13,11 +13,11 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from filestore.files.footers import Footer
+from filestore.lazily import pl
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile
 from filestore.rows.frames import polars_schema

@@ -10,10 +10,10 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import polars as pl
 import pyarrow as pa
 
 from filestore.files.parquet import ParquetReader
+from filestore.lazily import pl
 from filestore.model.schema import Column, Schema
 from filestore.rows.frames import polars_schema
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
-import polars as pl
-
 from filestore.decoding import well_formed
 from filestore.files.footers import Footer
 from filestore.files.parquet import readable
+from filestore.lazily import pl
 from filestore.parquet.pages import Excerpt, Pages, Positions
 from filestore.storage.interface import ByteRange, FilePart, Storage
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from filestore.errors import Corrupt, NotFound
 from filestore.files.columns import FileColumns
@@ -21,6 +20,7 @@ from filestore.files.footers import footer_of
 from filestore.files.page_rows import PageRows
 from filestore.files.parquet import readable
 from filestore.files.writer import TableFiles
+from filestore.lazily import pl
 from filestore.model.files import DataFile
 from filestore.parquet.ranges import footer_range
 from filestore.rows.frames import polars_schema

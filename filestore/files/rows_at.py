@@ -7,11 +7,11 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from filestore.files.page_rows import Excerpts
 from filestore.files.parquet import fetch_few, readable
 from filestore.files.row_groups import RowGroups
+from filestore.lazily import pl
 
 __all__ = ["RowsAt"]
 

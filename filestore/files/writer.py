@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
-import polars.selectors as cs
 import pyarrow as pa
 
 from filestore import layout
@@ -20,6 +19,7 @@ from filestore.files.bloom import can_have_filter
 from filestore.files.columns import stored_rows
 from filestore.files.sink import ParquetSink
 from filestore.files.statistics import StatisticsBuilder
+from filestore.lazily import pl
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile, Slot
 from filestore.rows.fitting import fitted
@@ -280,5 +280,5 @@ def _repeating(rows: pa.Table, sorted_ones: Sequence[str]) -> list[str]:
         return []
     sample = rows.take(np.arange(0, rows.num_rows, 1 + rows.num_rows // _SAMPLE_ROWS))
     frame = frame_of(sample.select([n for n in rows.column_names if n not in sorted_ones]))
-    scalars = frame.select(~(cs.nested() | cs.boolean() | cs.float()))
+    scalars = frame.select(~(pl.selectors.nested() | pl.selectors.boolean() | pl.selectors.float()))
     return [column.name for column in scalars if column.n_unique() * 2 < len(column)]

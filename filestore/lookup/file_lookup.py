@@ -16,7 +16,6 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 
 from filestore.cache.columns import LookupCache
@@ -27,6 +26,7 @@ from filestore.files.parquet import ParquetReader
 from filestore.files.row_groups import RowGroups
 from filestore.files.rows_at import RowsAt
 from filestore.files.writer import TableFiles
+from filestore.lazily import pl
 from filestore.lookup.key_match import (
     HASH,
     ROW,

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filestore.lazily import pl
 from filestore.rows.frames import frame_of
 from filestore.rows.keys import Key, key_at
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-import polars as pl
-
 from filestore.files.writer import TableFiles
+from filestore.lazily import pl
 from filestore.lookup.file_lookup import FileLookup
 from filestore.model.files import DataFile
 

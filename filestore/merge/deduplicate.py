@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filestore.lazily import pl
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.rows.keys import changes
 from filestore.rows.ordering import ascending_positions

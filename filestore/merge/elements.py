@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import polars as pl
-
+from filestore.lazily import pl
 from filestore.merge.history import ADDS, GROUP, History
 from filestore.rows.frames import gatherable
 

@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-import polars as pl
-
 from filestore.errors import InvalidRequest
+from filestore.lazily import pl
 from filestore.merge.elements import collect, merge_map, nested_update
 from filestore.merge.functions import EXPRESSIONS, rough_sum, wrapped
 from filestore.merge.history import ADDS, GROUP, KIND, History

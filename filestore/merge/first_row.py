@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import polars as pl
-
+from filestore.lazily import pl
 from filestore.merge.fieldwise import Merged, effective_rows
 from filestore.merge.history import GROUP, History
 from filestore.model.merging import MergeSpec

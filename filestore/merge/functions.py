@@ -7,14 +7,14 @@ table's). Functions that no expression can compute are in `filestore.merge.eleme
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
-import polars as pl
-
+from filestore.lazily import pl
 from filestore.merge.history import ADDS, STORED
 
 __all__ = ["EXPRESSIONS", "rough_sum", "wrapped"]
 
-Expression = Callable[[pl.Expr, pl.DataType, str], pl.Expr]
+Expression: TypeAlias = "Callable[[pl.Expr, pl.DataType, str], pl.Expr]"
 """Makes an expression from the column, its type and the delimiter."""
 
 _WIDEST = 38

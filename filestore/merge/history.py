@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 
+from filestore.lazily import pl
 from filestore.merge.deduplicate import ORDINAL_COLUMN
 from filestore.model.own_columns import is_own
 from filestore.model.rowkind import KIND_COLUMN, RowKind

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
+from filestore.lazily import pl
 from filestore.merge.fieldwise import Merged, fitting, merge_fields
 from filestore.merge.history import ADDS, GROUP, KIND, RUN_COLUMN, STORED, History
 from filestore.merge.out_of_range import within

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import polars as pl
 import pyarrow as pa
 
 from filestore.errors import InvalidRequest
+from filestore.lazily import pl
 from filestore.model.types import to_sql
 
 __all__ = ["named_key", "out_of_range", "within"]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import polars as pl
-
 from filestore.errors import InvalidRequest
+from filestore.lazily import pl
 from filestore.merge.history import ADDS, GROUP, History
 from filestore.merge.out_of_range import named_key, out_of_range, within
 

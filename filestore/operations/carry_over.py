@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 
 from filestore.delta.vectors import VectorFileBuilder, grown, positions
@@ -18,6 +17,7 @@ from filestore.files.leftovers import write_file
 from filestore.files.row_groups import RowGroups
 from filestore.files.rows_at import RowsAt
 from filestore.files.writer import TableFiles
+from filestore.lazily import pl
 from filestore.lookup.file_lookup import FileLookup
 from filestore.model.files import DataFile
 from filestore.rows.frames import arrow_table

@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-import polars as pl
-
 from filestore.delta.state import TableState
 from filestore.delta.vectors import vector_file
 from filestore.errors import Conflict
 from filestore.files.leftovers import discard, remove
 from filestore.files.row_groups import RowGroups
 from filestore.files.writer import DataWriter, TableFiles
+from filestore.lazily import pl
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile
 from filestore.model.schema import Schema

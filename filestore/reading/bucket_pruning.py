@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
-import polars as pl
 import pyarrow as pa
-from polars.exceptions import PolarsError
 
+from filestore.lazily import pl
 from filestore.model.definition import TableDefinition
 from filestore.reading.expressions import compares_exactly
 from filestore.reading.pruning import equalities
@@ -59,7 +58,7 @@ def _values(found: Iterable[tuple[str, pl.Series]], types: Mapping[str, pl.DataT
         try:
             values = literals.drop_nulls().cast(types[name]).alias(name)
             same = values.cast(literals.dtype).equals(literals.drop_nulls(), check_names=False)
-        except PolarsError:
+        except pl.exceptions.PolarsError:
             continue
         if same and (name not in known or len(values) < len(known[name])):
             known[name] = values.unique()

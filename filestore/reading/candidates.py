@@ -6,11 +6,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
-import polars as pl
 
 from filestore.delta.adds import Mask
 from filestore.delta.batch import Batch
 from filestore.files.batch_bounds import batch_bounds, partition_bounds
+from filestore.lazily import pl
 from filestore.model.definition import TableDefinition
 from filestore.reading.pruning import may_hold
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
 from filestore.changelog.images import change_schema
@@ -15,6 +14,7 @@ from filestore.delta.log import Commit
 from filestore.files.columns import FileColumns
 from filestore.files.parquet import ParquetReader
 from filestore.files.writer import TableFiles
+from filestore.lazily import pl
 from filestore.model.changelog import CHANGE_TYPE_COLUMN, ChangeType
 from filestore.model.definition import TableDefinition
 from filestore.model.files import ChangeFile

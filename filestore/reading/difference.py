@@ -15,7 +15,6 @@ from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 
 from filestore.delta.by_slot import BySlot
@@ -23,6 +22,7 @@ from filestore.delta.state import TableState
 from filestore.files.row_groups import RowGroups
 from filestore.files.rows_at import RowsAt
 from filestore.files.writer import TableFiles
+from filestore.lazily import pl
 from filestore.model.files import DataFile, Slot
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Schema

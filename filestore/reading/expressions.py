@@ -8,12 +8,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable
 from functools import reduce
+from typing import TypeAlias
 
-import polars as pl
+from filestore.lazily import pl
 
 __all__ = ["Join", "compares_exactly", "constant", "operands", "operator"]
 
-Join = Callable[[pl.Expr, pl.Expr], pl.Expr]
+Join: TypeAlias = "Callable[[pl.Expr, pl.Expr], pl.Expr]"
 
 _OPERATORS: dict[str, Join] = {
     ">": lambda left, right: left > right,

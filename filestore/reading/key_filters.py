@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
 from filestore.files.bounds import file_bounds, row_group_bounds
 from filestore.files.footers import Footer
 from filestore.files.parquet import ParquetReader
+from filestore.lazily import pl
 from filestore.lookup.key_match import bounds_between
 from filestore.model.definition import TableDefinition
 from filestore.model.files import PendingRun

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import zip_longest
+from typing import TypeAlias
 
-import polars as pl
-from polars.exceptions import PolarsError
-
+from filestore.lazily import pl
 from filestore.reading.expressions import Join, compares_exactly, operands, operator
 
 __all__ = ["flat"]
@@ -21,7 +20,7 @@ __all__ = ["flat"]
 _DEEPEST = 64
 """The number of times that AND and OR may alternate in what is made flat: this recursion is Python's."""
 
-Equality = tuple[str, pl.Expr]
+Equality: TypeAlias = "tuple[str, pl.Expr]"
 """A column and the literal that it is compared with."""
 
 
@@ -105,7 +104,7 @@ def _of_column(literals: pl.Series, column: pl.DataType, kind: pl.DataType) -> t
     try:
         values = literals.cast(column, strict=False)
         return values, (values.cast(kind, strict=False) == literals).fill_null(False)
-    except PolarsError:
+    except pl.exceptions.PolarsError:
         return literals, pl.repeat(False, len(literals), eager=True)
 
 

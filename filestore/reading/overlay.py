@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from filestore.delta.state import TableState
 from filestore.files.writer import TableFiles
+from filestore.lazily import pl
 from filestore.merge import deduplicate
 from filestore.model.files import DataFile, PendingRun, Slot
 from filestore.rows.fitting import putting

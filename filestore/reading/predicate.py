@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-
-import polars as pl
-from polars.exceptions import PolarsError
+from typing import TypeAlias, Union
 
 from filestore.errors import InvalidRequest, NotFound
+from filestore.lazily import pl
 from filestore.model.schema import Schema
 from filestore.model.text import none_named
 from filestore.reading.normal_form import flat
@@ -19,7 +18,7 @@ from filestore.rows.frames import polars_schema
 
 __all__ = ["Condition", "Predicate", "require_row_by_row"]
 
-Predicate = str | pl.Expr
+Predicate: TypeAlias = Union[str, "pl.Expr"]  # polars is not loaded yet, and a text knows no `|`
 """A condition of a user: SQL text, such as ``amount > 10 AND region IN ('a', 'b')``, or a polars expression.
 
 A text has no subqueries: it is checked before polars parses it (`filestore.reading.condition_text`)."""
@@ -67,7 +66,7 @@ class Condition:
         """
         try:
             mask = rows.select(self.expression.fill_null(False).alias("wanted")).to_series()
-        except PolarsError as error:
+        except pl.exceptions.PolarsError as error:
             raise _bad(self.expression, str(error)) from error
         return mask if len(mask) == rows.height else mask.new_from_index(0, rows.height)
 
@@ -94,7 +93,7 @@ def _typed(where: str, schema: Schema) -> pl.Expr:
 def _parsed(text: str, where: str) -> pl.Expr:
     try:
         return pl.sql_expr(text)
-    except PolarsError as error:
+    except pl.exceptions.PolarsError as error:
         raise _bad(where, str(error)) from error
 
 
@@ -113,7 +112,7 @@ def _columns(expression: pl.Expr, where: Predicate, schema: Schema) -> tuple[str
     try:
         named = set(expression.meta.root_names())
         wild = [n for n in nodes if n.meta.is_column_selection() and not n.meta.is_column()]
-    except PolarsError as error:
+    except pl.exceptions.PolarsError as error:
         raise _bad(where, f"use no subquery ({error})") from error
     if wild or any(name.startswith(_POLARS_PREFIX) for name in named):
         raise _bad(where, "name its columns one by one, and use no subquery")
@@ -145,7 +144,7 @@ def _row_by_row(node: pl.Expr) -> bool:
     """Returns whether the result for a row depends on it alone: aggregates and windows would get only one row group."""
     try:
         return node.meta.is_row_separable() or node.meta.is_literal()
-    except PolarsError:
+    except pl.exceptions.PolarsError:
         return True  # polars cannot decide it without the schema, as for Python functions
 
 
@@ -153,7 +152,7 @@ def _problem(expression: pl.Expr, types: pl.Schema) -> str | None:
     """Returns polars' objection to the expression; None if it is a condition."""
     try:
         kind = types.to_frame().select(expression.alias("wanted")).to_series().dtype
-    except PolarsError as error:
+    except pl.exceptions.PolarsError as error:
         return str(error)
     return None if kind == pl.Boolean else f"it is {kind}, not true or false"
 

@@ -13,10 +13,9 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
-from polars.exceptions import PolarsError
 
 from filestore.files.bounds import Bounds
+from filestore.lazily import pl
 from filestore.reading.expressions import compares_exactly, constant, operands, operator
 
 __all__ = ["equalities", "may_hold", "on_columns"]
@@ -49,7 +48,7 @@ def may_hold(condition: pl.Expr, bounds: Bounds) -> Mask:
             return _truth(condition, bounds.low, unknown=False)
         known = _recognised(condition)
         return everything if known is None else known.may_hold(bounds)
-    except PolarsError:
+    except pl.exceptions.PolarsError:
         return everything  # a comparison that works for the rows' types can fail for a literal alone
 
 

@@ -13,11 +13,10 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,6 +25,7 @@ from filestore.delta.vectors import vector_file
 from filestore.files.bounds import file_bounds, row_group_bounds
 from filestore.files.row_groups import DecodeBatch, RowGroups, decode_batches
 from filestore.files.writer import TableFiles
+from filestore.lazily import pl
 from filestore.lookup.file_lookup import FileLookup
 from filestore.lookup.locate import locate
 from filestore.model.files import DataFile, Slot
@@ -52,7 +52,7 @@ __all__ = ["ScanPlan", "plan_scan", "scan", "scan_frames", "scan_table"]
 Rows = TypeVar("Rows")
 Result = TypeVar("Result")
 Positions = npt.NDArray[np.int64]
-Part = Callable[[], pl.DataFrame | None]
+Part: TypeAlias = "Callable[[], pl.DataFrame | None]"
 
 _JUDGED_FILES = 64
 _PLANNED_FILES = 4096

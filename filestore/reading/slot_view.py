@@ -12,11 +12,11 @@ from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 
 from filestore.delta.vectors import positions
 from filestore.files.writer import TableFiles
+from filestore.lazily import pl
 from filestore.model.files import DataFile
 from filestore.reading.overlay import PendingSlot, SupersededRows, dead_rows, merged_chunks_of
 from filestore.sorting.runs import RunFiles

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
+from filestore.lazily import pl
 from filestore.rows.frames import with_entries
 
 __all__ = ["by_bits", "same_rows"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-import polars as pl
 import pyarrow as pa
 
+from filestore.lazily import pl
 from filestore.rows.casting import cast_column
 
 __all__ = [

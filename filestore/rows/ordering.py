@@ -6,7 +6,7 @@ by one column after another, the last one first, where that is possible.
 
 from __future__ import annotations
 
-import polars as pl
+from filestore.lazily import pl
 
 __all__ = ["ascending_positions"]
 

@@ -10,10 +10,9 @@ from itertools import takewhile
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-import polars as pl
-import polars.selectors as cs
 import pyarrow as pa
 
+from filestore.lazily import pl
 from filestore.rows.frames import frame_of, gatherable
 from filestore.rows.ordering import ascending_positions
 from filestore.sorting.order import in_order
@@ -22,7 +21,7 @@ __all__ = ["merge", "merge_frames"]
 
 _TAKEN_BYTES = 16 << 20
 
-Rows = TypeVar("Rows", pa.Table, pl.DataFrame)
+Rows = TypeVar("Rows", pa.Table, "pl.DataFrame")
 
 Place = tuple[tuple[bool, Any], ...]
 """The sort key of a row; nulls are first, as in the sort."""
@@ -82,7 +81,7 @@ class _Source(Generic[Rows]):
             self._rows = next(self._coming, None)
             if self._rows is None:
                 return False
-            self._keys = self._keys_of(self._rows).with_columns(cs.temporal().to_physical())
+            self._keys = self._keys_of(self._rows).with_columns(pl.selectors.temporal().to_physical())
             if self._keys.height:
                 self.last = _place(self._keys, -1)
         return True

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import polars as pl
 import pyarrow as pa
 
+from filestore.lazily import pl
 from filestore.merge.deduplicate import ORDINAL_COLUMN
 from filestore.model.definition import TableDefinition
 from filestore.rows.bucketing import bucket_of

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 
 from filestore.changelog.arrived import Arrived
@@ -20,6 +19,7 @@ from filestore.changelog.files import ChangeWriter
 from filestore.changelog.images import change_schema, images, log_changes
 from filestore.errors import InvalidRequest
 from filestore.files.writer import DataWriter, TableFiles
+from filestore.lazily import pl
 from filestore.lookup.file_lookup import FileLookup
 from filestore.merge.first_row import first_rows
 from filestore.merge.history import GROUP, STORED, History, Stored, group_starts, history

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 
 from filestore.changelog.images import StoredMatches, images, log_changes, unchanged
 from filestore.files.writer import TableFiles
+from filestore.lazily import pl
 from filestore.lookup.file_lookup import FileLookup, Matches
 from filestore.merge import deduplicate
 from filestore.model.definition import TableDefinition

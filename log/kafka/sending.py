@@ -6,17 +6,18 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import repeat
+from typing import TypeAlias
 
-import polars as pl
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from filestore.ambient import Ambient
 from filestore.errors import InvalidRequest, NotFound, TableStoreError, Unavailable
+from filestore.lazily import pl
 from log.kafka.errors import TOPIC_IN_DOUBT, Brokers, translated
 
 __all__ = ["ANY_PARTITION", "DELIVERY_SECONDS", "Connect", "Headers", "Producer", "Report", "Sender"]
 
-Column = pl.Series | Sequence[bytes | None]
+Column: TypeAlias = "pl.Series | Sequence[bytes | None]"
 Headers = list[tuple[str, str | bytes | None]]
 Report = Callable[[KafkaError | None, Message], None]
 """A delivery report."""

@@ -27,10 +27,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import polars as pl
 import pyarrow as pa
 
 from filestore.errors import Corrupt
+from filestore.lazily import pl
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from log.json_rows import decode_rows, encode_rows, quoted
 from log.table.config import LogConfig

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-import polars as pl
 import pyarrow as pa
 
 from filestore.errors import InvalidRequest
+from filestore.lazily import pl
 from filestore.model.text import none_named
 from log.json_rows import encode_rows
 from tablestore.cli.settings import names_of

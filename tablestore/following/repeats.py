@@ -21,9 +21,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 
+from filestore.lazily import pl
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.rows.equality import by_bits
 from filestore.rows.frames import frame_of

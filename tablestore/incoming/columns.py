@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-import polars as pl
 import pyarrow as pa
 
 from filestore.errors import InvalidRequest, Unsupported
+from filestore.lazily import pl
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.types import canonical, is_wider, to_sql
 from tablestore.incoming.given import Rows, arrow_rows

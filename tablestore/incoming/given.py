@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
-import polars as pl
 import pyarrow as pa
-from polars.exceptions import PolarsError
 
 from filestore.errors import InvalidRequest
+from filestore.lazily import pl
 from filestore.model.types import to_sql
 from tablestore.incoming.zones import check_zones
 
@@ -49,22 +48,15 @@ class BatchSource(Protocol):
 
 
 Rows: TypeAlias = (
-    pa.Table
-    | pa.RecordBatch
-    | pa.RecordBatchReader
-    | pl.DataFrame
-    | pl.LazyFrame
-    | BatchSource
-    | ArrowStream
-    | ArrowArray
-    | Sequence[Mapping[str, Any]]
+    "pa.Table | pa.RecordBatch | pa.RecordBatchReader | pl.DataFrame | pl.LazyFrame"
+    " | BatchSource | ArrowStream | ArrowArray | Sequence[Mapping[str, Any]]"
 )
 """Rows as Arrow, polars, a pandas frame, a list of dicts, or anything with Arrow's C stream or array interface."""
 
 
 def is_table(rows: object) -> bool:
     """Returns whether an object has rows with named columns; a list of dicts does not count."""
-    return isinstance(rows, pl.LazyFrame | ArrowStream | ArrowArray) or _is_pandas(rows)
+    return isinstance(rows, ArrowStream | ArrowArray) or _is_query(rows) or _is_pandas(rows)
 
 
 def arrow_rows(rows: Rows, schema: pa.Schema) -> pa.Table:
@@ -92,9 +84,9 @@ def arrow_parts(rows: Rows, schema: pa.Schema) -> Iterator[pa.Table]:
         return iter([rows])
     if isinstance(rows, pa.RecordBatch):
         return iter([pa.Table.from_batches([rows])])
-    if isinstance(rows, pl.LazyFrame):
+    if _is_query(rows):
         return _from_query(rows)
-    if isinstance(rows, pl.DataFrame):
+    if _is_frame(rows):
         return iter([_from_polars(rows)])
     if _is_pandas(rows):
         return iter([_from_pandas(rows, schema)])
@@ -167,10 +159,22 @@ def _check_floats(values: Any, name: str) -> None:
         )
 
 
+def _is_query(rows: object) -> TypeGuard[pl.LazyFrame]:
+    return _is("polars", "LazyFrame", rows)
+
+
+def _is_frame(rows: object) -> TypeGuard[pl.DataFrame]:
+    return _is("polars", "DataFrame", rows)
+
+
 def _is_pandas(rows: object) -> bool:
-    # a program that has such a frame has imported it; another thread may be importing it just now
-    frame = getattr(sys.modules.get("pandas"), "DataFrame", None)
-    return frame is not None and isinstance(rows, frame)
+    return _is("pandas", "DataFrame", rows)
+
+
+def _is(library: str, name: str, rows: object) -> bool:
+    # a program that has such an object has imported its library; another thread may be importing it just now
+    kind = getattr(sys.modules.get(library), name, None)
+    return kind is not None and isinstance(rows, kind)
 
 
 def _from_pandas(rows: Any, schema: pa.Schema) -> pa.Table:
@@ -280,7 +284,7 @@ def _from_query(rows: pl.LazyFrame) -> Iterator[pa.Table]:
         yield _from_polars(rows.collect_schema().to_frame())
         for part in rows.collect_batches(chunk_size=_QUERY_ROWS, maintain_order=True, lazy=True):
             yield _from_polars(part)
-    except PolarsError as error:
+    except pl.exceptions.PolarsError as error:
         raise InvalidRequest(f"the query of the rows failed: {error}", code="bad-rows") from error
 
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from itertools import chain
 from threading import Lock
 
-import polars as pl
-
 from filestore.cache.lru import Lru
 from filestore.delta.state import TableState
 from filestore.errors import NotFound
+from filestore.lazily import pl
 from filestore.reading.difference import VersionPair, differences
 from filestore.sorting.runs import local_runs
 from tablestore.lookup.matching import KeyIndex

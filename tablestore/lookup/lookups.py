@@ -8,7 +8,6 @@ from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 
 from filestore.cache.columns import LookupCache
@@ -16,6 +15,7 @@ from filestore.cache.lru import Lru
 from filestore.delta.log import show_time
 from filestore.delta.state import TableState
 from filestore.errors import NotFound
+from filestore.lazily import pl
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.retention.rules import first_retained
 from filestore.rows.frames import frame_of, polars_schema

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 
+from filestore.lazily import pl
 from filestore.rows.frames import arrow_table, gatherable
 from tablestore.lookup.request import LookupPlan
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
-import polars as pl
 
 from filestore.delta.state import TableState
 from filestore.files.writer import TableFiles
+from filestore.lazily import pl
 from filestore.model.schema import Schema
 from filestore.reading.get import find_rows
 from filestore.reading.scan import plan_scan, scan_frames

@@ -15,7 +15,7 @@ from tablestore.incoming.given import Rows, array_of, arrow_rows, is_table
 
 __all__ = ["Keys", "asked_keys", "fitted_key"]
 
-Keys: TypeAlias = Rows | Sequence[Any]
+Keys: TypeAlias = "Rows | Sequence[Any]"
 """Rows with the key's columns; a list of dicts; of tuples in the key's order; or of the values of a single column."""
 
 

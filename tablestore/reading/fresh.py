@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-import polars as pl
 import pyarrow as pa
 
 from filestore.delta.state import TableState
 from filestore.files.writer import TableFiles
+from filestore.lazily import pl
 from filestore.model.definition import TableDefinition
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.reading.get import get_rows

@@ -8,10 +8,9 @@ from functools import cached_property
 from threading import Lock
 from typing import Protocol
 
-import polars as pl
-
 from filestore.delta.state import TableState
 from filestore.files.writer import TableFiles
+from filestore.lazily import pl
 from filestore.reading.get import find_rows
 from filestore.reading.scan import plan_scan, scan_frames
 from filestore.rows.frames import arrow_table, frame_of, narrowed, polars_schema

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Protocol
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from filestore.errors import Unsupported
+from filestore.lazily import pl
 from filestore.rows.frames import frame_of
 
 __all__ = ["ReadRows", "Results"]

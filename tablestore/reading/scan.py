@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import polars as pl
 import pyarrow as pa
 
 from filestore.delta.state import TableState
+from filestore.lazily import pl
 from filestore.model.definition import TableDefinition
 from filestore.reading.predicate import Predicate
 from filestore.reading.scan import plan_scan, scan, scan_frames

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from filestore.delta.state import TableState
+from filestore.lazily import pl
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.reading.difference import SlotDifference, Spill, VersionPair, changed_rows, differences
 from filestore.rows.fitting import adding

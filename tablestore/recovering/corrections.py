@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from filestore.delta.state import TableState
 from filestore.files.writer import TableFiles
+from filestore.lazily import pl
 from filestore.model.log_range import LogTransaction
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.reading.get import get_rows

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-import polars as pl
+from filestore.lazily import pl
 
 __all__ = ["PASSED", "TRANSACTION", "TailTransaction", "Whose", "distinct_keys", "needed"]
 

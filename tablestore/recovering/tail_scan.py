@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-import polars as pl
 import pyarrow as pa
 
 from filestore.commit.proposal import Proposal
 from filestore.delta.state import TableState
+from filestore.lazily import pl
 from filestore.model.log_range import LogRange, LogTransaction
 from filestore.table import FileStore
 from log.table.store import LogBatch, LogControl, LogStore

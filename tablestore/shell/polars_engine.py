@@ -9,12 +9,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-import polars as pl
 import pyarrow as pa
-from polars.exceptions import PolarsError
-from polars.io.plugins import register_io_source
 
 from filestore.errors import InvalidRequest, TableStoreError
+from filestore.lazily import pl
 from filestore.reading.predicate import Condition
 from filestore.rows.frames import arrow_table, frame_of, polars_schema
 from tablestore.shell.conditions import not_plain
@@ -46,7 +44,7 @@ class _Source:
     def frame(self) -> pl.LazyFrame:
         """The lazy frame."""
         schema = polars_schema(self._state.definition.schema.to_arrow())
-        return register_io_source(self._read, schema=schema, is_pure=True)
+        return pl.io.plugins.register_io_source(self._read, schema=schema, is_pure=True)
 
     def _read(
         self, columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, _: int | None
@@ -104,7 +102,7 @@ def run_plan(plan: Plan, table: Table, version: int, limit: int | None = None) -
             query = query.head(limit)
         frames = iter(query.collect_batches(chunk_size=_CHUNK, maintain_order=True, lazy=True, engine="streaming"))
         first = list(itertools.islice(frames, 1))  # what fails at once can still be run by Spark
-    except PolarsError as error:
+    except pl.exceptions.PolarsError as error:
         if source.failure is not None:
             raise source.failure from error
         raise not_plain(f"polars says: {_first_line(error)}") from error
@@ -115,7 +113,7 @@ def _tables(frames: Iterator[pl.DataFrame], schema: pa.Schema, source: _Source) 
     try:
         for frame in frames:
             yield arrow_table(frame, schema)
-    except PolarsError as error:
+    except pl.exceptions.PolarsError as error:
         if source.failure is not None:
             raise source.failure from error
         raise InvalidRequest(

@@ -7,6 +7,7 @@ opened here: a store of objects works in a fork only if it was not used before.
 
 from __future__ import annotations
 
+import polars  # noqa: F401  # else each process would import it when it first reads a row
 import pyspark.daemon
 
 import tablestore.spark.batch.reading

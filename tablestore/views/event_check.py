@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import polars as pl
-
 from filestore.checks.report import Finding
 from filestore.delta.log import Commit
 from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest, NotFound
+from filestore.lazily import pl
 from filestore.model.files import DataFile
 from filestore.model.snapshot import Operation
 from filestore.reading.scan import plan_scan, scan_frames

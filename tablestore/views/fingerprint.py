@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import polars as pl
 
+from filestore.lazily import pl
 from filestore.rows.equality import by_bits
 
 __all__ = ["Fingerprint"]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import polars as pl
-
+from filestore.lazily import pl
 from filestore.rows.frames import gatherable, narrowed
 from tablestore.views.join_query import JoinKind, JoinQuery, Side
 

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
-import polars as pl
-
 from filestore.delta.state import TableState
 from filestore.files.writer import TableFiles
+from filestore.lazily import pl
 from filestore.lookup.search import search
 from filestore.reading.scan import plan_scan, scan_frames
 from filestore.rows.frames import frame_of, larger_frames

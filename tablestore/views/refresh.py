@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-import polars as pl
 import pyarrow as pa
 
 from filestore.delta.state import TableState
 from filestore.delta.totals import FileTotals
 from filestore.errors import TableStoreError
 from filestore.files.writer import TableFiles
+from filestore.lazily import pl
 from filestore.model.definition import TableDefinition
 from filestore.reading.difference import Spill
 from filestore.sorting.runs import local_runs

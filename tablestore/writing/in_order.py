@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from filestore.delta.by_slot import BySlot, LookupFiles
 from filestore.errors import InvalidRequest
 from filestore.files.writer import TableFiles
+from filestore.lazily import pl
 from filestore.lookup.file_lookup import FileLookup
 from filestore.merge.deduplicate import ORDINAL_COLUMN, former_rows
 from filestore.model.definition import TableDefinition

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
-from polars.exceptions import PolarsError
 
 from filestore.delta.state import TableState
 from filestore.errors import Conflict, InvalidRequest, Unsupported
+from filestore.lazily import pl
 from filestore.model.definition import TableDefinition
 from filestore.model.merging import Deletes, MergeEngine
 from filestore.model.rowkind import KIND_COLUMN, RowKind
@@ -133,6 +132,6 @@ def _values(name: str, value: Any, rows: pa.Table, definition: TableDefinition) 
         return column.take(pa.array(np.zeros(rows.num_rows, np.int64)))
     try:
         found = frame_of(rows).with_columns(value.alias(name)).select(name)
-    except PolarsError as error:
+    except pl.exceptions.PolarsError as error:
         raise InvalidRequest(f"column {name!r} cannot be set to {value}: {error}", code="bad-value") from error
     return found.to_arrow(compat_level=pl.CompatLevel.oldest()).column(name)

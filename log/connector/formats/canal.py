@@ -20,10 +20,10 @@ from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filestore.lazily import pl
 from filestore.model.rowkind import RowKind
 from log.connector.formats.format import (
     MILLISECONDS,

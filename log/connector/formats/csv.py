@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from filestore.errors import InvalidRequest
+from filestore.lazily import pl
 from filestore.rows.numbers import floats_of_texts
 from log.connector.formats.format import (
     Decoded,

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
+from filestore.lazily import pl
 from filestore.model.types import is_moment
 from log.connector.formats.csv import CsvFormat, check_csv_type
 from log.connector.formats.csv_times import in_iso

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 
-import polars as pl
 import pyarrow as pa
+
+from filestore.lazily import pl
 
 __all__ = ["check_time_format", "in_iso"]
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from filestore.ambient import Ambient
 from filestore.errors import Conflict, InvalidRequest, TableStoreError, Unavailable
+from filestore.lazily import pl
 from filestore.model.log_range import LogRange, LogTransaction
 from log.kafka.errors import translated
 from log.kafka.producers import KeptProducer, keep, new_producer, take

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import polars as pl
 import pyarrow as pa
 
+from filestore.lazily import pl
 from log.connector.formats.json.members import elements_of, members_of
 from tablestore.incoming.files.facts import Facts, Kind, Seen
 from tablestore.incoming.files.texts import number_facts, string_facts

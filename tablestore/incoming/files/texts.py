@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import polars as pl
 import pyarrow as pa
 
+from filestore.lazily import pl
 from log.connector.formats.csv_times import in_iso
 from tablestore.incoming.files.facts import Facts, Kind, Seen
 

@@ -13,7 +13,6 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator
 from threading import Lock
 
-import polars as pl
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkNotImplementedError, PySparkTypeError
 from pyspark.sql import DataFrame, SparkSession
@@ -24,6 +23,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 from filestore.cache.lru import Lru
 from filestore.errors import InvalidRequest
 from filestore.files.writer import TableFiles
+from filestore.lazily import pl
 from filestore.sorting.runs import gathered
 from managed_table.opened import OpenedTable
 from tablestore.lookup.lookups import Lookups

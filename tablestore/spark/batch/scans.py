@@ -14,13 +14,13 @@ from operator import and_
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from filestore.delta.state import TableState
 from filestore.errors import NotFound, TableStoreError
+from filestore.lazily import pl
 from filestore.model.files import DataFile, Partition
 from filestore.model.schema import Schema
 from filestore.reading.scan import plan_scan

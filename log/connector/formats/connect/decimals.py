@@ -9,10 +9,10 @@ from decimal import Decimal
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filestore.lazily import pl
 from filestore.rows.slices import slices
 
 __all__ = ["MOST_SCALE", "decimal_column", "unscaled"]

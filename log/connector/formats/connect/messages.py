@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filestore.lazily import pl
 from log.connector.formats.format import Index
 
 __all__ = ["Parted", "Payloads", "parted", "schemas_of"]

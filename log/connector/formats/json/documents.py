@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
+from filestore.lazily import pl
 from filestore.model.types import contains_type
 from filestore.rows.numbers import floats_of_texts
 from log.connector.formats.format import Index

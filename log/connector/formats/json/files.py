@@ -14,10 +14,10 @@ from functools import partial
 from typing import BinaryIO
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filestore.lazily import pl
 from log.connector.formats.json.documents import parse_documents
 from log.connector.formats.json.tokens import (
     COMMA,

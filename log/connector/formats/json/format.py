@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
+from filestore.lazily import pl
 from filestore.model.types import contains_type
 from log.connector.formats.format import Decoded, inserts, metadata_fields, split_kinds, split_tombstones
 from log.connector.formats.json.documents import parse_documents

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
+from filestore.lazily import pl
 from log.connector.formats.json.tokens import COLON, Text, among, pieces_of, scanned
 
 __all__ = ["elements_of", "members_of"]

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filestore.lazily import pl
 from filestore.rows.casting import cast_column
 from log.json_rows import check_range, quoted
 

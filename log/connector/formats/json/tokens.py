@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
+
+from filestore.lazily import pl
 
 __all__ = [
     "CLOSE",
