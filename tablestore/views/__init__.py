@@ -13,8 +13,15 @@ spark_syntax   parses queries of Spark, pipes among them. Pure
 view_query     the query of a view that Spark refreshes, as text and its clauses. Pure
 view_errors    errors about the tables of a view, with its name
 view_settings  the settings of Spark with which such a query runs. Pure
-view_names     names of columns in such a query, and its joins. Pure
-view_plan      whether it is refreshed from what changed or as a whole, and how. Pure
+select_text    a SELECT in the text of a query, and the positions of its clauses. Pure
+nodes          the tree of such a query: scans, SELECTs, UNION ALL. Pure
+scope          what names of columns mean in a SELECT. Pure
+functions      functions by which a row is not that of one row, or depends on their order. Pure
+nulls          whether an expression may be null. Pure
+row_key        the columns by which rows of a node are known. Pure
+block_reader   reads the tree of a query. Pure
+view_plan      whether it is refreshed from what changed or as a whole, and by which key. Pure
+refresh_script  what a refresh computes, as queries over versions of tables. Pure
 view_creation  the table of such a view
 maintained_query  `MaintainedQuery`: such a view; its rows are computed by an engine, which is Spark
 left_rows      the changed keys of a table, and its rows by bucket

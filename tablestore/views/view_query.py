@@ -1,4 +1,4 @@
-"""`ViewQuery`: the query of a view that Spark refreshes, as the text that the user wrote, and its clauses. Pure.
+"""`ViewQuery`: the query of a view that Spark refreshes, as the text that the user wrote. Pure.
 
 The text is never written anew from a syntax tree, since that might change what it means: names of tables are replaced
 in it, and parts of it are cut out, at the positions of their tokens.
@@ -7,7 +7,7 @@ in it, and parts of it are cut out, at the positions of their tokens.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -21,31 +21,13 @@ from filestore.errors import InvalidRequest, NotFound, Unsupported
 from filestore.model.definition import TableDefinition
 from filestore.model.names import quoted
 from tablestore.views.join_query import is_plain_star
+from tablestore.views.select_text import SelectText, Span, edited
 from tablestore.views.spark_syntax import parsed
 from tablestore.views.statement import Place
 
-__all__ = ["WINDOW", "Span", "TableUse", "ViewQuery", "parse_view", "shown", "view_of_statement"]
+__all__ = ["WINDOW", "TableUse", "ViewQuery", "parse_view", "parsed_query", "shown", "view_of_statement"]
 
 _DIALECT = "spark"
-
-Span = tuple[int, int]
-"""The positions of a part of the text: that of its first character, and that behind its last one."""
-
-_CLAUSES = {
-    TokenType.FROM: "from",
-    TokenType.WHERE: "where",
-    TokenType.GROUP_BY: "group",
-    TokenType.HAVING: "having",
-    TokenType.ORDER_BY: "order",
-    TokenType.SORT_BY: "sort",
-    TokenType.CLUSTER_BY: "cluster",
-    TokenType.DISTRIBUTE_BY: "distribute",
-    TokenType.LIMIT: "limit",
-    TokenType.OFFSET: "offset",
-    TokenType.QUALIFY: "qualify",
-}
-_OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
-_CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
 
 _NOW = (
     "current_timestamp now localtimestamp current_date curdate current_time unix_timestamp current_timezone "
@@ -113,77 +95,44 @@ class ViewQuery:
     @property
     def has_pipe(self) -> bool:
         """Returns whether it is a pipe, or has one: ``FROM t |> WHERE …``."""
-        return any(token.token_type is TokenType.PIPE_GT for token in self._tokens)
+        return any(token.token_type is TokenType.PIPE_GT for token in self.tokens)
 
-    @cached_property
-    def clauses(self) -> Mapping[str, Span]:
-        """The positions of what follows SELECT, FROM, WHERE, GROUP BY and so on; empty if it is no plain SELECT."""
-        tokens = self._tokens
-        if not isinstance(self.tree, exp.Select) or tokens[0].token_type is not TokenType.SELECT:
-            return {}
-        if self.has_pipe or any(token.token_type is TokenType.HINT for token in tokens):
-            return {}
-        found: dict[str, Span] = {}
-        name, first = "select", 1
-        while tokens[first].token_type in (TokenType.ALL, TokenType.DISTINCT):
-            first += 1
-        for number, token in [*_outside(tokens), (len(tokens), None)]:
-            clause = "" if token is None else _clause(tokens, number)
-            if clause is None or (clause and not self.tree.args.get("from_" if clause == "from" else clause)):
-                continue  # offset and limit may be names of columns
-            if number > first:
-                found[name] = (tokens[first].start, tokens[number - 1].end + 1)
-            name, first = clause, number + 1
-        return found
+    @property
+    def select(self) -> SelectText | None:
+        """The SELECT, if it is one that begins with this word."""
+        if not isinstance(self.tree, exp.Select):
+            return None
+        found = SelectText(self.tree, self.tokens)
+        return found if "select" in found.clauses else None
 
-    def items(self, clause: str) -> list[Span]:
-        """Returns the positions of the parts of a clause that commas separate."""
-        begin, end = self.clauses[clause]
-        tokens = [token for token in self._tokens if begin <= token.start < end]
-        commas = [number for number, token in _outside(tokens) if token.token_type is TokenType.COMMA]
-        bounds = [-1, *commas, len(tokens)]
-        return [(tokens[a + 1].start, tokens[b - 1].end + 1) for a, b in pairwise(bounds) if b > a + 1]
-
-    def expression(self, span: Span) -> Span:
-        """Returns the position of a part of the select list without its alias."""
-        tokens = [token for token in self._tokens if span[0] <= token.start < span[1]]
-        without = tokens[:-1]
-        if without and without[-1].token_type is TokenType.ALIAS:
-            without = without[:-1]
-        return without[0].start, without[-1].end + 1
-
-    def part(self, span: Span, names: Sequence[str]) -> str:
+    def part(self, span: Span, names: Sequence[str], edits: Sequence[tuple[Span, str]] = ()) -> str:
         """Returns a part of the text in which the tables have other names.
 
         Args:
             span: The part.
             names: For each of `uses` the name.
+            edits: What takes the place of other parts of it, tables in these among them.
         """
-        edits = [
+        tables = [
             (use.span, quoted(name) + (f" AS {quoted(use.alias)}" if use.needs_alias else ""))
             for use, name in zip(self.uses, names, strict=True)
             if span[0] <= use.span[0] < span[1]
         ]
-        return _edited(self.text, edits, span)
+        return edited(self.text, [*edits, *tables], span)
 
     def with_tables(self, names: Sequence[str]) -> str:
         """Returns the whole query with other names of the tables, one for each of `uses`."""
         return self.part((0, len(self.text)), names)
 
     @cached_property
-    def _tokens(self) -> list[Token]:
-        return sqlglot.tokenize(self.text, dialect=_DIALECT)
-
-
-def _clause(tokens: Sequence[Token], number: int) -> str | None:
-    """Returns the clause that begins at a token; None if none does, as at the FROM of IS DISTINCT FROM."""
-    before = tokens[number - 1].token_type if number else None
-    return None if before in (TokenType.DISTINCT, TokenType.DOT) else _CLAUSES.get(tokens[number].token_type)
+    def tokens(self) -> tuple[Token, ...]:
+        """The tokens of the text."""
+        return tuple(sqlglot.tokenize(self.text, dialect=_DIALECT))
 
 
 def parse_view(text: str) -> ViewQuery:
     """Reads a query that `view_of_statement` made."""
-    tree = _tree(text)
+    tree = parsed_query(text)
     return ViewQuery(text, tree, tuple(_uses(tree, set(), Place("", "").name)))
 
 
@@ -201,7 +150,7 @@ def view_of_statement(text: str, place: Place, definition_of: Callable[[str], Ta
         NotFound: there is no such table.
     """
     text = _selecting(text)
-    tree = _tree(text)
+    tree = parsed_query(text)
     named = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
     uses = list(_uses(tree, named, place.name))
     if not uses:
@@ -215,7 +164,7 @@ def view_of_statement(text: str, place: Place, definition_of: Callable[[str], Ta
     _check_no_bare_call(tree, {name.lower() for use in uses for name in definition_of(use.name).schema.names})
     edits = [(use.span, ".".join(map(quoted, use.name.split(".")))) for use in uses]
     edits += _stars(ViewQuery(text, tree, tuple(uses)), definition_of)
-    query = parse_view(_edited(text, edits, (0, len(text))).strip().rstrip(";"))
+    query = parse_view(edited(text, edits, (0, len(text))).strip().rstrip(";"))
     _check_names(query.tree)
     return query
 
@@ -233,7 +182,7 @@ def _readable(text: str) -> str:
     """Returns the text with another name of the function ``window``, of the same length: positions stay."""
     tokens = sqlglot.tokenize(text, dialect=_DIALECT)
     calls = (a for a, b in pairwise(tokens) if a.token_type is TokenType.WINDOW and b.token_type is TokenType.L_PAREN)
-    return _edited(text, [((token.start, token.end + 1), WINDOW) for token in calls], (0, len(text)))
+    return edited(text, [((token.start, token.end + 1), WINDOW) for token in calls], (0, len(text)))
 
 
 def _selecting(text: str) -> str:
@@ -241,10 +190,11 @@ def _selecting(text: str) -> str:
     first = next(iter(sqlglot.tokenize(text, dialect=_DIALECT)), None)
     if first is None or first.token_type is not TokenType.TABLE:
         return text
-    return _edited(text, [((first.start, first.end + 1), "SELECT * FROM")], (0, len(text)))
+    return edited(text, [((first.start, first.end + 1), "SELECT * FROM")], (0, len(text)))
 
 
-def _tree(text: str) -> exp.Query:
+def parsed_query(text: str) -> exp.Query:
+    """Parses a query; raises `InvalidRequest` or `Unsupported` (``view-query``)."""
     try:
         tree = parsed(_readable(text))
     except SqlglotError as error:
@@ -342,16 +292,16 @@ def _stars(query: ViewQuery, definition_of: Callable[[str], TableDefinition]) ->
 
     Other stars stay: a column that a table gets later makes such a view outdated.
     """
-    tree = query.tree
-    if not isinstance(tree, exp.Select) or "select" not in query.clauses:
+    if (select := query.select) is None:
         return
+    tree = select.tree
     joins, source = tree.args.get("joins") or [], tree.args.get("from_")
     parts = [part.this for part in (source, *joins) if part is not None]
     merged = any(join.args.get("using") or join.method or join.kind in ("SEMI", "ANTI") for join in joins)
     whole = all(isinstance(part, exp.Table) and not part.args.get("pivots") for part in parts)
     if merged or not whole or tree.args.get("laterals"):
         return
-    spans, places = query.items("select"), {_start(part) for part in parts}
+    spans, places = select.items("select"), {_start(part) for part in parts}
     if len(spans) != len(tree.expressions):
         return
     for item, span in zip(tree.expressions, spans, strict=True):
@@ -365,29 +315,6 @@ def _stars(query: ViewQuery, definition_of: Callable[[str], TableDefinition]) ->
         ]
         if names:
             yield span, ", ".join(names)
-
-
-def _outside(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
-    """Yields the tokens that are in no parentheses and in no CASE, with their numbers."""
-    within: list[TokenType] = []
-    for number, token in enumerate(tokens):
-        kind = token.token_type
-        is_name = number > 0 and tokens[number - 1].token_type is TokenType.DOT  # such as window.end
-        ends_case = kind is TokenType.END and within[-1:] == [TokenType.CASE] and not is_name
-        if within and (kind in _CLOSING or ends_case):
-            within.pop()
-        elif not within:
-            yield number, token
-        if kind in _OPENING or (kind is TokenType.CASE and not is_name):
-            within.append(kind)
-
-
-def _edited(text: str, edits: Sequence[tuple[Span, str]], span: Span) -> str:
-    done, parts = span[0], []
-    for (begin, end), new in sorted(edits):
-        parts += [text[done:begin], new]
-        done = end
-    return "".join([*parts, text[done : span[1]]])
 
 
 def _unsupported(what: str) -> Unsupported:

@@ -30,7 +30,7 @@ from tablestore.spark.batch.writing import spark_runner
 from tablestore.spark.jobs.errors import failure_of, raised_by_python
 from tablestore.table import Table
 from tablestore.views.maintained_query import QueryWork, RowCounts
-from tablestore.views.view_plan import Form, Incremental
+from tablestore.views.view_plan import Incremental
 from tablestore.writing.write_job import TaskOutcome, WriteJob, WriteRunner
 
 __all__ = ["SparkViews"]
@@ -102,7 +102,7 @@ class SparkViews:
             result, stored = rows.result(), rows.stored()
             key = self._definition(work, work.output, work.version).primary_key
             work.require_tables()
-            exact = isinstance(work.plan, Incremental) and work.plan.form is Form.ROWS
+            exact = isinstance(work.plan, Incremental) and work.plan.exact
             return _by_key(result, stored, key, exact=exact) if key else _as_bags(result, stored)
 
         return self._with_rows(work, compared)

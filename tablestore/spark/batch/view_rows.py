@@ -1,12 +1,12 @@
 """Computes the rows of a view's refresh as DataFrames: what changes affect, and how it differs from the stored rows.
 
-The query itself runs as its text, over tables in the place of its own: the driving table is restricted to the rows that
-matter. So the values of the result are exactly Spark's.
+The query itself runs as its text, over tables in the place of its own
+(`tablestore.views.refresh_script`). So the values of the result are exactly Spark's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import reduce
@@ -22,17 +22,16 @@ from filestore.model.rowkind import KIND_COLUMN
 from tablestore.spark.batch.comparing import same
 from tablestore.spark.batch.plan_leaves import other_relation
 from tablestore.views.maintained_query import QueryWork
-from tablestore.views.view_plan import Form, Incremental
+from tablestore.views.refresh_script import OWN, Changed, Rows, refresh_script
+from tablestore.views.view_plan import Incremental
 
 __all__ = ["NEW", "STORED", "TableReader", "ViewRows", "paired"]
 
-_OWN = "_tablestore_"
-"""Names of columns and views that begin so are ours."""
 _IN_PLAN = 5_000
 """The most keys that are a part of a plan."""
 _SENT_TO_ALL = 100_000
 """The most keys that are sent to each task which searches rows of them."""
-NEW, STORED = f"{_OWN}new", f"{_OWN}stored"
+NEW, STORED = f"{OWN}new", f"{OWN}stored"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +45,6 @@ class TableReader:
 
     rows: Callable[[str, int], DataFrame]
     changes: Callable[[str, int, int], DataFrame]
-
-
-@dataclass(frozen=True, slots=True)
-class _Changed:
-    """The driving rows that changes affect: their keys, and the rows before and after."""
-
-    keys: DataFrame
-    before: DataFrame
-    after: DataFrame
 
 
 @dataclass
@@ -73,6 +63,7 @@ class ViewRows:
     _kept: ExitStack = field(default_factory=ExitStack)
     _read: dict[tuple[str, int], DataFrame] = field(default_factory=dict)
     _views: dict[int, tuple[str, DataFrame]] = field(default_factory=dict)
+    _changed: dict[str, DataFrame] = field(default_factory=dict)
 
     def __enter__(self) -> ViewRows:
         return self
@@ -82,7 +73,7 @@ class ViewRows:
 
     def result(self) -> DataFrame:
         """Returns all rows of the query's result."""
-        return self._query([self._rows(use.name, self.work.until) for use in self.work.query.uses])
+        return self._query([self._rows(use.name, self.work.until[use.name]) for use in self.work.query.uses])
 
     def stored(self) -> DataFrame:
         """Returns the rows that the view has."""
@@ -90,87 +81,31 @@ class ViewRows:
 
     def differing(self) -> DataFrame:
         """Returns the rows of the result that differ from the stored ones, and with ``-D`` the rows to delete."""
-        plan, since = self.work.plan, self.work.since
+        work, plan = self.work, self.work.plan
         assert isinstance(plan, Incremental)
-        assert since is not None
-        changed = self._changed(plan, since)
-        others = [self._rows(source.table, self.work.until) for source in plan.sources[1:]]
-        if plan.form is Form.ROWS:
-            affected, new = changed.keys, self._query([changed.after, *others])
-        else:
-            affected = self._kept_keys(self._groups(plan, changed, since))
-            new = _matching(self._query([self._of_groups(plan, affected), *others]), plan.key, affected)
-        return _differences(new, _matching(self.stored(), plan.key, affected), plan.key)
+        assert work.since is not None
+        script = refresh_script(work.query, plan, work.since, work.until)
+        frames: dict[str, DataFrame] = {}
+        for name, what in script.read.items():
+            frames[name] = self._rows(what.table, what.version) if isinstance(what, Rows) else self._changes(what)
+        for name, frame in frames.items():
+            frame.createOrReplaceTempView(name)
+        for step in script.steps:
+            found = self.spark.sql(step.text)
+            frames[step.name] = self._kept_keys(found) if step.is_keys else found
+            frames[step.name].createOrReplaceTempView(step.name)
+        stored = _matching(self.stored(), plan.key, frames[script.keys])
+        return _differences(_as_stored(frames[script.rows]), stored, plan.key)
 
-    def _changed(self, plan: Incremental, since: Mapping[str, int]) -> _Changed:
-        driving, *others = plan.sources
-        images = self.read.changes(driving.table, since[driving.table], self.work.until[driving.table]).persist()
-        self._kept.callback(images.unpersist)
-        own = _keys(images, driving.key)
-        moved = [other for other in others if since[other.table] != self.work.until[other.table]]
-        if not moved:
-            before, after = (images.where(F.col("rowkind").isin(*kinds)) for kinds in (("-U", "-D"), ("+U", "+I")))
-            return _Changed(own, before.drop("rowkind"), after.drop("rowkind"))
-        changes = {
-            other.alias: self._kept_keys(
-                _keys(self.read.changes(other.table, since[other.table], self.work.until[other.table]), other.key)
-            )
-            for other in moved
-        }
-        found = [self._naming(plan, changes, versions) for versions in (since, self.work.until)]
-        keys = self._kept_keys(own.unionAll(found[0]).unionAll(found[1]))
-        before, after = (
-            _matching(self._rows(driving.table, versions), driving.key, keys) for versions in (since, self.work.until)
-        )
-        return _Changed(keys, before, after)
-
-    def _naming(self, plan: Incremental, changes: Mapping[str, DataFrame], versions: Mapping[str, int]) -> DataFrame:
-        """Returns the keys of driving rows in the result of one version that name changed rows of other tables.
-
-        A row names another one by the columns that have to equal its key. So it is found whether it is joined with that
-        row or padded with nulls, and WHERE may be asked: a row that changes is in the result of at least one version.
-        """
-        driving = plan.sources[0]
-        frames = [self._rows(source.table, versions) for source in plan.sources]
-        joins, found = [], []
-        for number, source in enumerate(plan.sources):
-            if (keys := changes.get(source.alias)) is not None:  # they are unique, so a row stays one row
-                name = f"{_OWN}changed_{number}"
-                own = [f"{_OWN}key_{place}" for place in range(len(source.key))]  # the query may name its keys alone
-                pairs = zip(source.equal, own, strict=True)
-                equal = [f"{_of(*column)} = {_of(name, key)}" for column, key in pairs]
-                view = quoted(self._view(keys.select(*map(quoted, source.key)).toDF(*own)))
-                joins.append(f"LEFT JOIN {view} AS {quoted(name)} ON {' AND '.join(equal)}")
-                found.append(f"{_of(name, own[0])} IS NOT NULL")
-        items = [_of(driving.alias, name) for name in driving.key]
-        return self._from(items, frames, "\n".join(joins), " OR ".join(found))
-
-    def _groups(self, plan: Incremental, changed: _Changed, since: Mapping[str, int]) -> DataFrame:
-        """Returns the groups of affected rows, before and after."""
-        found = []
-        for driving, versions in ((changed.before, since), (changed.after, self.work.until)):
-            frames = [driving, *(self._rows(source.table, versions) for source in plan.sources[1:])]
-            found.append(self._from(self._group_items(plan), frames))
-        return found[0].unionAll(found[1]).distinct()
-
-    def _of_groups(self, plan: Incremental, affected: DataFrame) -> DataFrame:
-        """Returns the driving rows of some groups; rows of other groups may be among them."""
-        driving = plan.sources[0]
-        rows, items = self._rows(driving.table, self.work.until), self._group_items(plan)
-        names = [f"{_OWN}group_{number}" for number in range(len(plan.groups))]
-        named = [f"{item} AS {quoted(name)}" for item, name in zip(items, names, strict=True)]
-        if all(group.direct for group in plan.groups):
-            listed = ", ".join([f"{quoted(driving.alias)}.*", *named])
-            source = f"{quoted(self._view(rows))} AS {quoted(driving.alias)}"
-            return _matching(self.spark.sql(f"SELECT {listed} FROM {source}"), names, affected).drop(*names)
-        keys = [f"{_of(driving.alias, key)} AS {quoted(f'{_OWN}key_{n}')}" for n, key in enumerate(driving.key)]
-        frames = [rows, *(self._rows(source.table, self.work.until) for source in plan.sources[1:])]
-        found = _matching(self._from([*keys, *named], frames), names, affected).drop(*names)
-        return _matching(rows, driving.key, found.distinct())
-
-    def _group_items(self, plan: Incremental) -> list[str]:
-        query = self.work.query
-        return [query.text[slice(*group.span)] + (".start" if group.is_window else "") for group in plan.groups]
+    def _changes(self, what: Changed) -> DataFrame:
+        assert self.work.since is not None
+        table = what.table
+        if table not in self._changed:
+            images = self.read.changes(table, self.work.since[table], self.work.until[table]).persist()
+            self._kept.callback(images.unpersist)
+            self._changed[table] = images
+        kinds = ("+U", "+I") if what.new else ("-U", "-D")
+        return self._changed[table].where(F.col("rowkind").isin(*kinds)).drop("rowkind")
 
     def _query(self, frames: Sequence[DataFrame]) -> DataFrame:
         """Runs the query over other tables, one for each place at which it names a table.
@@ -183,20 +118,8 @@ class ViewRows:
             raise Unsupported(f"the query cannot be that of a materialized view: {why}", code="view-query")
         return _as_stored(query)
 
-    def _from(
-        self, items: Sequence[str], frames: Sequence[DataFrame], joined: str = "", condition: str = "true"
-    ) -> DataFrame:
-        """Selects from the query's FROM and WHERE over other tables."""
-        query, names = self.work.query, [self._view(frame) for frame in frames]
-        lines = [f"SELECT {', '.join(items)}", "FROM", query.part(query.clauses["from"], names), joined]
-        lines.append(f"WHERE ({condition})")
-        if "where" in query.clauses:
-            lines += ["AND (", query.part(query.clauses["where"], names), ")"]
-        return self.spark.sql("\n".join(lines))  # each part may end with a comment
-
-    def _rows(self, table: str, versions: Mapping[str, int]) -> DataFrame:
+    def _rows(self, table: str, version: int) -> DataFrame:
         """Returns the rows of a version, which Spark has to find only once."""
-        version = versions[table]
         if (table, version) not in self._read:
             self._read[table, version] = self.read.rows(table, version)
         return self._read[table, version]
@@ -204,7 +127,7 @@ class ViewRows:
     def _view(self, frame: DataFrame) -> str:
         """Gives a DataFrame a name in the session."""
         if id(frame) not in self._views:
-            name = f"{_OWN}{len(self._views)}"
+            name = f"{OWN}v{len(self._views)}"
             frame.createOrReplaceTempView(name)
             self._views[id(frame)] = name, frame
         return self._views[id(frame)][0]
@@ -228,7 +151,7 @@ def _obstacle(query: DataFrame) -> str | None:
     """Says why refreshes of a query over DataFrames of ours would not keep up with its result; None if they would."""
     if not query._jdf.queryExecution().analyzed().deterministic():
         return "it has a function that gives another value each time"
-    if (other := other_relation(query, _OWN)) is not None:
+    if (other := other_relation(query, OWN)) is not None:
         return (
             f"it reads {other}, which it does not name as a table, so that nobody would know when that changes. Write "
             "the tables themselves in the query, not IDENTIFIER, and no views or functions that read tables"
@@ -259,22 +182,13 @@ def _without_collation(kind: DataType) -> DataType:
     return kind
 
 
-def _of(alias: str, column: str) -> str:
-    return f"{quoted(alias)}.{quoted(column)}"
-
-
 def _columns(names: Sequence[str]) -> list[Column]:
     return [F.col(quoted(name)) for name in names]
 
 
-def _keys(changes: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Returns the keys of changed rows, each once: of an update there are two rows."""
-    return changes.where(F.col("rowkind") != "+U").select(*_columns(key))
-
-
 def _matching(rows: DataFrame, columns: Sequence[str], keys: DataFrame) -> DataFrame:
     """Returns the rows whose columns are among the keys; the columns of both are in the same order. Nulls are equal."""
-    names = [f"{_OWN}match_{number}" for number in range(len(columns))]
+    names = [f"{OWN}match_{number}" for number in range(len(columns))]
     pairs = zip(_columns(columns), _columns(names), strict=True)
     return rows.join(keys.toDF(*names), reduce(and_, (own.eqNullSafe(key) for own, key in pairs)), "left_semi")
 

@@ -1,0 +1,218 @@
+"""Random queries of every shape for which there are rules, over four small tables, and random rows of these."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tests.tables import define
+
+__all__ = ["COLUMNS", "TABLES", "Shape", "row_of", "shape"]
+
+TABLES = {
+    "s.a": define("id BIGINT NOT NULL, x BIGINT, y BIGINT, t STRING", ["id"]),
+    "s.b": define("k BIGINT NOT NULL, v BIGINT, t STRING", ["k"]),
+    "s.c": define("p BIGINT NOT NULL, q BIGINT NOT NULL, v BIGINT", ["p", "q"]),
+    "s.e": define("x BIGINT, v BIGINT"),
+}
+COLUMNS = {name: definition.schema.names for name, definition in TABLES.items()}
+_NUMBERS = {name: [column for column in columns if column != "t"] for name, columns in COLUMNS.items()}
+_KEYED = ["s.a", "s.a", "s.b", "s.c"]
+_JOINS = ["JOIN", "JOIN", *["LEFT JOIN"] * 3, "LEFT SEMI JOIN", "LEFT ANTI JOIN", "RIGHT JOIN", "CROSS JOIN", ","]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A query, with the key that a user would give; empty: the one that follows."""
+
+    query: str
+    primary_key: tuple[str, ...] = ()
+
+
+def row_of(table: str, dice: random.Random) -> tuple[object, ...]:
+    """Returns a row of a table, with few values, so that partners come and go."""
+    found: list[object] = []
+    for column in TABLES[table].schema:
+        value: object = dice.choice("uvw") if column.name == "t" else dice.randrange(4)
+        if column.name in ("id", "k"):
+            value = dice.randrange(6)
+        elif column.nullable and dice.randrange(4) == 0:
+            value = None
+        found.append(value)
+    return tuple(found)
+
+
+def shape(dice: random.Random) -> Shape:
+    """Returns a query."""
+    shapes = _Shapes(dice)
+    return shapes.union() if dice.randrange(12) == 0 else shapes.select()
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A table of FROM, or a subquery, with its columns that are numbers."""
+
+    alias: str
+    text: str
+    numbers: Sequence[str]
+    key: Sequence[str]
+
+    def named(self, columns: Sequence[str]) -> list[str]:
+        return [f"{self.alias}.{name}" for name in columns]
+
+
+class _Shapes:
+    """Makes the parts of one query, with aliases of its own for each table."""
+
+    def __init__(self, dice: random.Random) -> None:
+        self._dice = dice
+        self._aliases = 0
+
+    def select(self) -> Shape:
+        dice = self._dice
+        sources, tables = self._joined(dice.choice([0, 0, 1, 1, 1, 2, 2, 3]))
+        rest = f" FROM {tables}{self._where(sources, with_subqueries=True)}"
+        columns = list(dict.fromkeys(self._column([one]) for one in [*sources, *sources]))
+        form = dice.choice(["rows", "rows", "groups", "groups", "distinct", "partitions"])
+        if form == "groups":
+            return self._groups(columns, self._column(sources), rest)
+        if form == "distinct" or not all(one.key for one in sources):
+            items = _numbered(columns, "d")
+            return Shape(f"SELECT DISTINCT {', '.join(items)}{rest}", _names("d", len(columns)))
+        keys = [name for one in sources for name in one.named(one.key)]
+        items = [*_numbered(keys, "k"), *_numbered(columns, "d")]
+        if dice.randrange(3) == 0:
+            items.append(f"coalesce({columns[0]}, 0) + 1 AS more")
+        if form == "partitions":
+            items.append(self._window(columns, keys))
+        return Shape(f"SELECT {', '.join(items)}{rest}", _names("k", len(keys)))
+
+    def union(self) -> Shape:
+        """Returns a UNION ALL with a constant of its own in each branch."""
+        texts = []
+        for number in range(2):
+            one = self._source()
+            first, second = one.named(one.numbers[:2])
+            where = self._where([one], with_subqueries=True)
+            texts.append(f"SELECT {number} AS branch, {first} AS i, {second} AS j FROM {one.text}{where}")
+        return Shape(" UNION ALL ".join(texts), ("branch", "i", "j"))
+
+    def _groups(self, columns: Sequence[str], value: str, rest: str) -> Shape:
+        dice = self._dice
+        groups = [dice.choice([c, f"coalesce({c}, 7)", f"{c} + 1"]) for c in columns[: dice.choice([1, 1, 2])]]
+        items = [*_numbered(groups, "g"), "count(*) AS n", f"sum({value}) AS s", f"min({value}) AS l"]
+        having = dice.choice(["", "", " HAVING count(*) > 1"])
+        text = f"SELECT {', '.join(items)}{rest} GROUP BY {', '.join(groups)}{having}"
+        return Shape(text, _names("g", len(groups)))
+
+    def _window(self, columns: Sequence[str], keys: Sequence[str]) -> str:
+        dice = self._dice
+        by = dice.choice(columns)
+        order = f"ORDER BY {', '.join([dice.choice(columns), *keys])}"
+        function = dice.choice(["count(*) OVER ({})", f"rank() OVER ({{}} {order})", f"sum({by}) OVER ({{}} {order})"])
+        return f"{function.format(f'PARTITION BY {by}')} AS w"
+
+    def _joined(self, joins: int) -> tuple[list[_Source], str]:
+        """Returns the inputs whose columns are visible, and FROM."""
+        dice = self._dice
+        first = self._source(_KEYED if joins == 0 and dice.randrange(4) else [*_KEYED, "s.e"])
+        sources, text = [first], first.text
+        for number in range(joins):
+            kind = dice.choice(_JOINS if number == 0 else _JOINS[:-3])
+            hidden = kind in ("LEFT SEMI JOIN", "LEFT ANTI JOIN")
+            other = self._source([*_KEYED, "s.e"] if hidden else _KEYED)
+            if kind in (",", "CROSS JOIN"):
+                text += f"{kind}{' '}{other.text}" if kind == "," else f" {kind} {other.text}"
+            else:
+                text += f" {kind} {other.text} ON {self._on(sources, other)}"
+            if not hidden:
+                sources.append(other)
+        return sources, text
+
+    def _on(self, sources: Sequence[_Source], other: _Source) -> str:
+        dice = self._dice
+        own = other.key if other.key and dice.randrange(3) else [dice.choice(other.numbers)]
+        equal = [f"{self._column(sources)} = {name}" for name in other.named(own)]
+        if dice.randrange(4) == 0:
+            equal.append(self._condition([*sources, other]))
+        return " AND ".join(equal)
+
+    def _source(self, tables: Sequence[str] = _KEYED, depth: int = 0) -> _Source:
+        dice, alias = self._dice, self._alias()
+        kind = dice.choice(["table"] * 5 + ["groups", "rows", "join", "union"]) if depth == 0 else "table"
+        if kind == "table":
+            table = dice.choice(tables)
+            return _Source(alias, f"{table} AS {alias}", _NUMBERS[table], TABLES[table].primary_key)
+        if kind == "union":
+            first = ", ".join(f"{n} AS {m}" for n, m in zip(_NUMBERS["s.a"][:2], "mn", strict=True))
+            second = ", ".join(f"{n} AS {m}" for n, m in zip(_NUMBERS["s.b"], "mn", strict=True))
+            text = f"(SELECT {first} FROM s.a UNION ALL SELECT {second} FROM s.b WHERE v IS NOT NULL)"
+            return _Source(alias, f"{text} AS {alias}", ["m", "n"], [])
+        inner = self._source(tables, depth + 1)
+        if kind == "groups":
+            group = f"{inner.alias}.{dice.choice(inner.numbers)}"
+            value = dice.choice(["count(*)", f"sum({self._column([inner])})", f"max({self._column([inner])})"])
+            where = self._where([inner])
+            text = f"(SELECT {group} AS g, {value} AS n FROM {inner.text}{where} GROUP BY {group})"
+            return _Source(alias, f"{text} AS {alias}", ["g", "n"], ["g"])
+        listed, sources, joined, numbers = inner.named(inner.numbers), [inner], inner.text, [*inner.numbers]
+        if kind == "join":
+            other = self._source(_KEYED, depth + 1)
+            equal = " AND ".join(f"{self._column([inner])} = {name}" for name in other.named(other.key))
+            joined += f" {dice.choice(['JOIN', 'LEFT JOIN'])} {other.text} ON {equal}"
+            listed, numbers = [*listed, f"{self._column([other])} AS other"], [*numbers, "other"]
+            sources.append(other)
+        text = f"(SELECT {', '.join(listed)} FROM {joined}{self._where(sources)})"
+        return _Source(alias, f"{text} AS {alias}", numbers, inner.key)
+
+    def _where(self, sources: Sequence[_Source], *, with_subqueries: bool = False) -> str:
+        dice = self._dice
+        found = [self._condition(sources) for _ in range(dice.choice([0, 0, 1, 1, 2]))]
+        if with_subqueries and dice.randrange(4) == 0:
+            found.append(self._subquery(sources))
+        return f" WHERE {' AND '.join(found)}" if found else ""
+
+    def _condition(self, sources: Sequence[_Source]) -> str:
+        one, other = self._column(sources), self._column(sources)
+        return self._dice.choice(
+            [
+                f"{one} > 1",
+                f"{one} IS NULL",
+                f"({one} IS NULL OR {one} < 3)",
+                f"coalesce({one}, 2) > {self._dice.randrange(3)}",
+                f"{one} IS DISTINCT FROM {other}",
+                f"NOT ({one} = 2)",
+            ]
+        )
+
+    def _subquery(self, sources: Sequence[_Source]) -> str:
+        """Returns a condition with a subquery that is correlated by an equality."""
+        dice, table, alias = self._dice, self._dice.choice(list(TABLES)), self._alias()
+        own, more, value = (f"{alias}.{dice.choice(_NUMBERS[table])}" for _ in range(3))
+        outer, source = self._column(sources), f"{table} AS {alias}"
+        where = f"{own} = {outer}" + (f" AND {more} > 0" if dice.randrange(2) else "")
+        return dice.choice(
+            [
+                f"EXISTS (SELECT 1 FROM {source} WHERE {where})",
+                f"NOT EXISTS (SELECT 1 FROM {source} WHERE {where})",
+                f"({outer} IN (SELECT {own} FROM {source} WHERE {more} > 0) OR {outer} = 3)",
+                f"coalesce((SELECT max({value}) FROM {source} WHERE {where}), 2) > 1",
+            ]
+        )
+
+    def _column(self, sources: Sequence[_Source]) -> str:
+        source = self._dice.choice(sources)
+        return f"{source.alias}.{self._dice.choice(source.numbers)}"
+
+    def _alias(self) -> str:
+        self._aliases += 1
+        return f"r{self._aliases}"
+
+
+def _numbered(expressions: Sequence[str], letter: str) -> list[str]:
+    return [f"{text} AS {name}" for text, name in zip(expressions, _names(letter, len(expressions)), strict=True)]
+
+
+def _names(letter: str, count: int) -> tuple[str, ...]:
+    return tuple(f"{letter}{number}" for number in range(count))
