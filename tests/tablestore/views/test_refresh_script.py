@@ -103,6 +103,22 @@ def test_a_history(query: str, key: tuple[str, ...], states: Sequence[State]) ->
     assert _refreshes(Shape(query, key), full) == ""
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT v, x FROM e",
+        "SELECT v, count(*) OVER (PARTITION BY x) AS n FROM e",
+        "SELECT min(v) AS v, count(*) AS n FROM e GROUP BY x",
+        "SELECT v, 1 AS branch FROM e WHERE x < 2 UNION ALL SELECT v, 2 FROM e WHERE x > 1",
+    ],
+    ids=["rows", "partitions", "groups", "union"],
+)
+def test_a_key_that_two_rows_have_is_noticed_though_one_has_not_changed(query: str) -> None:
+    """All rows of a key that the user gave are computed again, and the write refuses two of one key."""
+    states = [{table: rows if table == "s.e" else [] for table in TABLES} for rows in ([(1, 10)], [(1, 10), (2, 10)])]
+    assert _refreshes(Shape(query, ("v",)), states) == _REPEATED
+
+
 def _history(dice: random.Random) -> str:
     """Runs the refreshes of a random query over random changes; returns why it ended early, or ""."""
     states = [
