@@ -113,12 +113,12 @@ class _Reader:
         if len({item.name.lower() for item in items}) < len(items):
             raise NotPlainError("two of its columns have one name")
         found = Block(select, Form.ROWS, inputs, items)
+        windows = [window for item in _own(tree) for window in walked(item, exp.Window)]
         if tree.args.get("group") is not None:
-            if tree.args.get("distinct") is not None:
-                raise NotPlainError("it has DISTINCT over groups")
+            if windows or tree.args.get("distinct") is not None:
+                raise NotPlainError(f"it has {'OVER' if windows else 'DISTINCT'} over groups")
             return replace(found, form=Form.GROUPS, address=tuple(self._groups(select, scope)))
         _check_rows(tree)
-        windows = [window for item in _own(tree) for window in walked(item, exp.Window)]
         if windows:
             return self._partitioned(found, scope, windows)
         if tree.args.get("distinct") is not None:
@@ -326,7 +326,7 @@ def _joined(join: exp.Join, earlier: tuple[Input, ...], joined: Input) -> tuple[
         case "LEFT SEMI" | "LEFT ANTI" | "SEMI" | "ANTI":
             _require(pairs, joined, join, both)
             return (*earlier, replace(joined, member=False, visible=False, equal=pairs))
-        case "RIGHT" if len(earlier) == 1:
+        case "RIGHT" if len(earlier) == 1 and not join.args.get("using"):  # of which the right column counts
             turned = tuple((name.column, Name(1, own)) for own, name in pairs)
             _require(turned, earlier[0], join, both)
             return replace(earlier[0], member=False, equal=turned), joined
