@@ -17,7 +17,7 @@ from filestore.model.definition import TableDefinition
 from filestore.model.names import quoted
 from tablestore.views.functions import check_functions, check_windows, is_window
 from tablestore.views.join_query import conjuncts
-from tablestore.views.nodes import Address, Block, Form, Input, Item, Name, Node, Scan, UnionAll
+from tablestore.views.nodes import Address, Block, Form, Input, Item, Name, Scan, UnionAll
 from tablestore.views.nulls import may_be_null
 from tablestore.views.row_key import row_key
 from tablestore.views.scope import NotPlainError, Scope, column_type, walked
@@ -40,7 +40,7 @@ _CHANGES_LACK = "rowkind"
 """Changes have their kind in a column of this name."""
 
 
-def read_nodes(query: ViewQuery, definitions: Mapping[str, TableDefinition]) -> Node:
+def read_nodes(query: ViewQuery, definitions: Mapping[str, TableDefinition]) -> Block | UnionAll:
     """Returns the tree of a query.
 
     Args:

@@ -17,7 +17,7 @@ from tablestore.views.nodes import Address, Block, Form, Input, Name, Node, Scan
 from tablestore.views.row_key import sources_of_key
 from tablestore.views.select_text import Span
 from tablestore.views.view_plan import Incremental
-from tablestore.views.view_query import TableUse, ViewQuery
+from tablestore.views.view_query import TableUse
 
 __all__ = ["OWN", "Changed", "Rows", "Script", "Step", "refresh_script"]
 
@@ -83,16 +83,15 @@ class Script:
     rows: str
 
 
-def refresh_script(query: ViewQuery, plan: Incremental, since: Mapping[str, int], until: Mapping[str, int]) -> Script:
+def refresh_script(plan: Incremental, since: Mapping[str, int], until: Mapping[str, int]) -> Script:
     """Writes the script of a refresh.
 
     Args:
-        query: The query.
-        plan: Its plan.
+        plan: The plan of the view.
         since: For each of its tables the version whose result is stored.
         until: The version whose result will be stored.
     """
-    writer = _Writer(query, plan, since, until)
+    writer = _Writer(plan, since, until)
     keys = writer.touched()
     rows = writer.relation(_matching(writer.new_rows(keys), plan.key, keys, plan.key))
     return Script(dict(writer.read), tuple(writer.steps), keys, rows)
@@ -100,7 +99,6 @@ def refresh_script(query: ViewQuery, plan: Incremental, since: Mapping[str, int]
 
 @dataclass
 class _Writer:
-    query: ViewQuery
     plan: Incremental
     since: Mapping[str, int]
     until: Mapping[str, int]
@@ -283,7 +281,7 @@ class _Writer:
             items: What to select of its joined rows; None: what it selects itself.
             condition: What joined rows have to fulfil beside its WHERE.
         """
-        query, clauses, edits = self.query, block.text.clauses, [*taken]
+        query, clauses, edits = self.plan.query, block.text.clauses, [*taken]
         names = [self._table(use, block, taken, new) for use in query.uses]
         end = clauses["from"][1]
         if condition is not None and "where" in clauses:

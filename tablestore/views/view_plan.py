@@ -22,6 +22,7 @@ from tablestore.views.row_key import columns_equal_to, key_of, row_key, sources_
 from tablestore.views.scope import NotPlainError
 from tablestore.views.view_query import ViewQuery
 from tablestore.views.view_settings import other_meaning
+from tablestore.views.with_clause import without_with
 
 __all__ = ["Incremental", "Mode", "ViewPlan", "Whole", "check_key", "plan_view", "with_key"]
 
@@ -40,11 +41,13 @@ class Incremental:
     """A view that is refreshed from what has changed.
 
     Attributes:
-        node: Its query.
+        query: Its query, without WITH.
+        node: The tree of that.
         key: The primary key of the result.
         given: Whether the user gave that key, because none follows from the query.
     """
 
+    query: ViewQuery
     node: Block | UnionAll
     key: tuple[str, ...]
     given: bool = False
@@ -109,14 +112,14 @@ def plan_view(
     if (reason := other_meaning(settings)) is not None:
         return Whole(reason, is_repeatable(query.tree))
     try:
+        query = without_with(query)
         node = read_nodes(query, definitions)
-        assert not isinstance(node, Scan)
         try:
-            return Incremental(node, _natural_key(node, primary_key))
+            return Incremental(query, node, _natural_key(node, primary_key))
         except NotPlainError:
             if not primary_key:
                 raise
-            return Incremental(node, _spelled(primary_key, node), given=True)
+            return Incremental(query, node, _spelled(primary_key, node), given=True)
     except NotPlainError as error:
         return Whole(str(error), is_repeatable(query.tree))
 

@@ -25,7 +25,7 @@ from tablestore.views.select_text import SelectText, Span, edited
 from tablestore.views.spark_syntax import parsed
 from tablestore.views.statement import Place
 
-__all__ = ["WINDOW", "TableUse", "ViewQuery", "parse_view", "parsed_query", "shown", "view_of_statement"]
+__all__ = ["WINDOW", "TableUse", "ViewQuery", "parse_view", "parsed_query", "position", "shown", "view_of_statement"]
 
 _DIALECT = "spark"
 
@@ -212,13 +212,13 @@ def _uses(tree: exp.Expr, named: set[str], complete: Callable[[exp.Table], str])
         for table in tree.find_all(exp.Table)
         if isinstance(table.this, exp.Identifier) and (table.db or table.name.lower() not in named)
     ]
-    for table in sorted(found, key=_start):
+    for table in sorted(found, key=position):
         clauses = [name for name, value in table.args.items() if value and name not in _OF_TABLES]
         if clauses or (isinstance(table.parent, exp.TableSample)) or "$" in table.name:
             raise _unsupported(f"it does not read all rows of a table by its own name: {shown(table)}")
         if (alias := table.args.get("alias")) is not None and alias.args.get("columns"):
             raise _unsupported(f"it gives columns of a table other names in FROM: {shown(table)}; do so in SELECT")
-        yield TableUse(complete(table), table.alias_or_name, (_start(table), _end(table)), not table.alias)
+        yield TableUse(complete(table), table.alias_or_name, position(table), not table.alias)
 
 
 _MOMENT = re.compile(r"\s*(now|today|tomorrow|yesterday)(\s+\S+)?\s*", re.IGNORECASE)
@@ -227,12 +227,10 @@ _MOMENT = re.compile(r"\s*(now|today|tomorrow|yesterday)(\s+\S+)?\s*", re.IGNORE
 _OF_TABLES = ("this", "db", "catalog", "alias", "joins", "pivots")
 
 
-def _start(table: exp.Table) -> int:
-    return min(int(part.meta["start"]) for part in table.parts)
-
-
-def _end(table: exp.Table) -> int:
-    return max(int(part.meta["end"]) for part in table.parts) + 1
+def position(table: exp.Table) -> Span:
+    """Returns the position of a table's name in the text."""
+    parts = [part.meta for part in table.parts]
+    return min(int(part["start"]) for part in parts), max(int(part["end"]) for part in parts) + 1
 
 
 def _exists(name: str, definition_of: Callable[[str], TableDefinition]) -> bool:
@@ -301,7 +299,7 @@ def _stars(query: ViewQuery, definition_of: Callable[[str], TableDefinition]) ->
     whole = all(isinstance(part, exp.Table) and not part.args.get("pivots") for part in parts)
     if merged or not whole or tree.args.get("laterals"):
         return
-    spans, places = select.items("select"), {_start(part) for part in parts}
+    spans, places = select.items("select"), {position(part)[0] for part in parts}
     if len(spans) != len(tree.expressions):
         return
     for item, span in zip(tree.expressions, spans, strict=True):

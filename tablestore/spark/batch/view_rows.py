@@ -84,7 +84,7 @@ class ViewRows:
         work, plan = self.work, self.work.plan
         assert isinstance(plan, Incremental)
         assert work.since is not None
-        script = refresh_script(work.query, plan, work.since, work.until)
+        script = refresh_script(plan, work.since, work.until)
         frames: dict[str, DataFrame] = {}
         for name, what in script.read.items():
             frames[name] = self._rows(what.table, what.version) if isinstance(what, Rows) else self._changes(what)

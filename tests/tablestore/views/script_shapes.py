@@ -46,7 +46,9 @@ def row_of(table: str, dice: random.Random) -> tuple[object, ...]:
 def shape(dice: random.Random) -> Shape:
     """Returns a query."""
     shapes = _Shapes(dice)
-    return shapes.union() if dice.randrange(12) == 0 else shapes.select()
+    found = shapes.union() if dice.randrange(12) == 0 else shapes.select()
+    names = ", ".join(f"{name} AS {text}" for name, text in shapes.named.items())
+    return Shape(f"WITH {names} {found.query}", found.primary_key) if names else found
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,8 @@ class _Shapes:
     def __init__(self, dice: random.Random) -> None:
         self._dice = dice
         self._aliases = 0
+        self.named: dict[str, str] = {}
+        """The subqueries that WITH has."""
 
     def select(self) -> Shape:
         dice = self._dice
@@ -148,14 +152,14 @@ class _Shapes:
             first = ", ".join(f"{n} AS {m}" for n, m in zip(_NUMBERS["s.a"][:2], "mn", strict=True))
             second = ", ".join(f"{n} AS {m}" for n, m in zip(_NUMBERS["s.b"], "mn", strict=True))
             text = f"(SELECT {first} FROM s.a UNION ALL SELECT {second} FROM s.b WHERE v IS NOT NULL)"
-            return _Source(alias, f"{text} AS {alias}", ["m", "n"], [])
+            return _Source(alias, self._subquery_of_from(text, alias), ["m", "n"], [])
         inner = self._source(tables, depth + 1)
         if kind == "groups":
             group = f"{inner.alias}.{dice.choice(inner.numbers)}"
             value = dice.choice(["count(*)", f"sum({self._column([inner])})", f"max({self._column([inner])})"])
             where = self._where([inner])
             text = f"(SELECT {group} AS g, {value} AS n FROM {inner.text}{where} GROUP BY {group})"
-            return _Source(alias, f"{text} AS {alias}", ["g", "n"], ["g"])
+            return _Source(alias, self._subquery_of_from(text, alias), ["g", "n"], ["g"])
         listed, sources, joined, numbers = inner.named(inner.numbers), [inner], inner.text, [*inner.numbers]
         if kind == "join":
             other = self._source(_KEYED, depth + 1)
@@ -164,7 +168,13 @@ class _Shapes:
             listed, numbers = [*listed, f"{self._column([other])} AS other"], [*numbers, "other"]
             sources.append(other)
         text = f"(SELECT {', '.join(listed)} FROM {joined}{self._where(sources)})"
-        return _Source(alias, f"{text} AS {alias}", numbers, inner.key)
+        return _Source(alias, self._subquery_of_from(text, alias), numbers, inner.key)
+
+    def _subquery_of_from(self, text: str, alias: str) -> str:
+        if self._dice.randrange(3):
+            return f"{text} AS {alias}"
+        self.named[f"w{alias}"] = text
+        return f"w{alias} AS {alias}"
 
     def _where(self, sources: Sequence[_Source], *, with_subqueries: bool = False) -> str:
         dice = self._dice

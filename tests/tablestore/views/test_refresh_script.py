@@ -12,6 +12,8 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
+from filestore.errors import NotFound
+from filestore.model.definition import TableDefinition
 from tablestore.views.refresh_script import Rows, Script, refresh_script
 from tablestore.views.statement import Place
 from tablestore.views.view_plan import Incremental, plan_view
@@ -150,7 +152,7 @@ def _once_a_key(table: str, rows: Sequence[Row]) -> list[Row]:
 
 
 def _refreshes(one: Shape, states: Sequence[State]) -> str:
-    query = view_of_statement(one.query, Place("", "s"), TABLES.__getitem__)
+    query = view_of_statement(one.query, Place("", "s"), _definition_of)
     plan = plan_view(query, TABLES, {}, one.primary_key)
     if not isinstance(plan, Incremental):
         return plan.reason
@@ -164,7 +166,7 @@ def _refreshes(one: Shape, states: Sequence[State]) -> str:
         changed = {table for table in TABLES if Counter(old[table]) != Counter(new[table])}
         if changed & set(query.tables):
             versions = {table: int(table in changed) for table in TABLES}
-            script = refresh_script(query, plan, dict.fromkeys(TABLES, 0), versions)
+            script = refresh_script(plan, dict.fromkeys(TABLES, 0), versions)
             keys, rows = _run(database, script, old, new, plan.key)
             if _has_repeated(expected, places):
                 assert _has_repeated(rows, places), (one, old, new)  # else it would be stored
@@ -173,6 +175,12 @@ def _refreshes(one: Shape, states: Sequence[State]) -> str:
             assert left + rows == expected, (one, old, new)
         stored = expected
     return ""
+
+
+def _definition_of(table: str) -> TableDefinition:
+    if table not in TABLES:
+        raise NotFound(table, code="table-not-found")  # as of a name that WITH gives
+    return TABLES[table]
 
 
 def _has_repeated(rows: Counter[Row], places: Sequence[int]) -> bool:

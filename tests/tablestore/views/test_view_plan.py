@@ -12,6 +12,7 @@ from tablestore.views.refresh_order import refresh_order
 from tablestore.views.statement import Place
 from tablestore.views.view_plan import Incremental, Mode, Whole, plan_view, with_key
 from tablestore.views.view_query import ViewQuery, parse_view, view_of_statement
+from tablestore.views.with_clause import without_with
 from tests.tables import define
 
 TABLES = {
@@ -72,6 +73,7 @@ def planned(text: str, *key: str) -> Incremental | Whole:
         ("SELECT o.id FROM planets p RIGHT JOIN orders o ON o.planet_id = p.id", ["id"]),
         ("SELECT o.id, p.id AS p FROM orders o JOIN planets p ON o.star = p.star", ["id", "p"]),
         ("SELECT o.id, p.id AS p FROM orders o, planets p", ["id", "p"]),
+        ("WITH x AS (SELECT id AS i, n FROM orders) SELECT i FROM x AS y WHERE n > 1", ["i"]),
         ("SELECT p.id FROM orders o, planets p WHERE o.id = p.id", ["id"]),
         (
             "SELECT o.id, s.n FROM orders o LEFT JOIN (SELECT size, count(*) AS n FROM planets GROUP BY size) s "
@@ -253,7 +255,9 @@ def test_a_group_may_follow_from_the_driving_row_alone(group: str, direct: bool)
         ("SELECT id FROM orders UNION SELECT id FROM planets", "UNION without ALL"),
         ("SELECT id FROM orders INTERSECT SELECT id FROM planets", "an? INTERSECT of queries"),
         ("SELECT id FROM orders UNION ALL SELECT id FROM planets", "give PRIMARY KEY"),
-        ("WITH x AS (SELECT id FROM orders) SELECT id FROM x", "WITH"),
+        ("WITH x(a) AS (SELECT id FROM orders) SELECT a FROM x", "names of columns in WITH"),
+        ("SELECT id FROM (WITH x AS (SELECT id FROM orders) SELECT id FROM x) AS y", "has WITH"),
+        ("WITH x AS (SELECT id FROM orders LIMIT 3) SELECT id FROM x", "LIMIT"),
         ("SELECT DISTINCT planet_id FROM orders", "planet_id may be null"),
         ("SELECT DISTINCT n, count(*) AS c FROM orders GROUP BY n", "DISTINCT over groups"),
         ("SELECT n, sum(count(*)) OVER (PARTITION BY n % 2) AS c FROM orders GROUP BY n", "OVER over groups"),
@@ -381,6 +385,16 @@ def test_the_text_stays_but_for_names_and_stars() -> None:
     )
     assert parse_view(query.text).uses == query.uses
     assert query.with_tables(["x", "y"]).endswith("FROM `x` o JOIN `y` AS p ON o.n = p.id")
+
+
+def test_names_of_with_are_written_in_full() -> None:
+    text = (
+        "WITH x AS (SELECT id, n -- all\n FROM orders), `y z` AS (SELECT id FROM x WHERE n > 1)\n"
+        "SELECT a.id FROM `y z` a JOIN X ON a.id = x.id"
+    )
+    found = without_with(read(text)).text
+    x = "(SELECT id, n -- all\n FROM `shop`.`orders`)"
+    assert found == f"SELECT a.id FROM (SELECT id FROM {x} AS `x` WHERE n > 1) a JOIN {x} AS `X` ON a.id = x.id"
 
 
 def test_a_table_without_an_alias_keeps_its_name() -> None:
