@@ -165,7 +165,7 @@ def test_an_operation_whose_requests_fail(
             found = checked(made_in.opened(location), before, after, whole=not outage)
             if found != after or outage:
                 operation.act(made_in.opened(location, 2))
-            made_in.opened(location).remove_orphans(timedelta(0), dry_run=False, even_young=True)
+            made_in.opened(location, 3).remove_orphans(timedelta(0), dry_run=False, even_young=True)
             assert checked(made_in.opened(location), before, after, whole=True) == after
 
 
