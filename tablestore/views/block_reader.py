@@ -15,7 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from filestore.model.definition import TableDefinition
 from filestore.model.names import quoted
-from tablestore.views.functions import check_functions, check_windows, is_window
+from tablestore.views.functions import check_functions, check_windows, is_time, is_window, truncates_time
 from tablestore.views.join_query import conjuncts
 from tablestore.views.nodes import Address, Block, Form, Input, Item, Name, Scan, UnionAll
 from tablestore.views.nulls import may_be_null
@@ -24,7 +24,7 @@ from tablestore.views.scope import NotPlainError, Scope, column_type, walked
 from tablestore.views.select_text import SelectText, Span, closing
 from tablestore.views.view_query import ViewQuery, parsed_query, shown
 
-__all__ = ["read_nodes"]
+__all__ = ["has_collation", "read_nodes"]
 
 _CLAUSES = ("expressions", "from_", "joins", "where", "group", "having", "distinct", "qualify")
 _OF_SUBQUERIES = ("expressions", "from_", "where", "group", "having", "distinct")
@@ -57,6 +57,11 @@ def read_nodes(query: ViewQuery, definitions: Mapping[str, TableDefinition]) -> 
     check_functions(query.tree)
     reader = _Reader(query, definitions, {use.span[0]: number for number, use in enumerate(query.uses)})
     return reader.node(query.tree, query.tokens)
+
+
+def has_collation(query: ViewQuery) -> bool:
+    """Returns whether a query has a collation, by which texts are equal that are not the same."""
+    return any(token.text.upper() == "COLLATE" for token in query.tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +114,8 @@ class _Reader:
         own = select.items("select")
         if len(own) != len(tree.expressions) or any(item.is_star for item in tree.expressions):
             raise NotPlainError("its columns cannot be taken apart")
+        if not all(isinstance(item, exp.Alias | exp.Column | exp.Dot) for item in tree.expressions):
+            raise NotPlainError("a column of a subquery, or of a query behind UNION ALL, has no name")
         items = tuple(_item(item, tree, scope) for item in tree.expressions)
         if len({item.name.lower() for item in items}) < len(items):
             raise NotPlainError("two of its columns have one name")
@@ -118,7 +125,7 @@ class _Reader:
             if windows or tree.args.get("distinct") is not None:
                 raise NotPlainError(f"it has {'OVER' if windows else 'DISTINCT'} over groups")
             return replace(found, form=Form.GROUPS, address=tuple(self._groups(select, scope)))
-        _check_rows(tree)
+        _check_rows(tree, items)
         if windows:
             return self._partitioned(found, scope, windows)
         if tree.args.get("distinct") is not None:
@@ -177,12 +184,19 @@ class _Reader:
 
     def _subqueries(self, tree: exp.Select, scope: Scope) -> Iterator[Input]:
         """Yields the tables of subqueries in expressions: EXISTS, IN, and those that are values."""
+        for clause in ("having", "qualify"):  # where a name means the column of the result first
+            if (part := tree.args.get(clause)) is not None and any(walked(part, exp.Query)):
+                raise NotPlainError(f"it has a subquery in {clause.upper()}")
+        conditions = []
         for join in tree.args.get("joins") or []:
             on = join.args.get("on")
-            if on is not None and (join.side or join.kind not in ("", "INNER")) and any(walked(on, exp.Query)):
+            if on is None:
+                continue
+            if (join.side or join.kind not in ("", "INNER")) and any(walked(on, exp.Query)):
                 # a row without a partner has no column that names a row of the subquery
-                raise NotPlainError("it has a subquery in the condition of an outer join")
-        for part in (*_own(tree), *(join.args["on"] for join in tree.args.get("joins") or [] if join.args.get("on"))):
+                raise NotPlainError("it has a subquery in the condition of another join than INNER JOIN")
+            conditions.append(on)
+        for part in (*_own(tree), *conditions):
             for found in walked(part, exp.Query):
                 yield self._subquery(found, scope)
 
@@ -218,13 +232,16 @@ class _Reader:
         spans, items = select.items("group"), select.items("select")
         if len(spans) != len(group.expressions):
             raise NotPlainError("its GROUP BY cannot be taken apart")
+        known: set[str] = set()
         for written, span in zip(group.expressions, spans, strict=True):
             expression, place = written, span
             at = _item_of(written, tree, scope)
             if at is not None:  # GROUP BY 1, or the name of a column of the result
                 expression = tree.expressions[at].unalias()
                 place = _without_alias(select, tree.expressions[at], items[at])
-            yield self._address(expression, place, _result_column(expression, tree, scope), tree, scope)
+            if (normal := scope.normal(expression)) not in known:
+                known.add(normal)
+                yield self._address(expression, place, _result_column(expression, tree, scope), tree, scope)
 
     def _address(self, expression: exp.Expr, place: Span, name: str, tree: exp.Select, scope: Scope) -> Address:
         if expression.find(exp.Collate):
@@ -233,7 +250,7 @@ class _Reader:
             raise NotPlainError(f"the group {shown(expression)} has a subquery")
         sources = {root.name.source for root in scope.roots(expression)}
         one = sources.pop() if len(sources) == 1 else None
-        local = one if one is not None and scope.inputs[one].member and _is_safe(expression) else None
+        local = one if one is not None and scope.inputs[one].member and _is_safe(expression, scope) else None
         text = self.query.text[slice(*place)] + (".start" if is_window(expression) else "")
         return Address(name, text, shown(expression), local, may_be_null(expression, tree, scope))
 
@@ -241,6 +258,7 @@ class _Reader:
         tree = block.text.tree
         if tree.args.get("distinct") is not None:
             raise NotPlainError("it has DISTINCT over OVER")
+        _check_names_of_qualify(tree, block.items, scope)
         common: list[Name] | None = None
         for window in windows:
             found = [scope.whole(part) for part in window.args.get("partition_by") or []]
@@ -279,7 +297,7 @@ def _own(tree: exp.Select) -> list[exp.Expr]:
     return [*tree.expressions, *(clause for clause in clauses if clause is not None)]
 
 
-def _check_rows(tree: exp.Select) -> None:
+def _check_rows(tree: exp.Select, items: Sequence[Item]) -> None:
     """Checks that each joined row is one of the result."""
     if tree.args.get("having") is not None:
         raise NotPlainError("it has HAVING without GROUP BY")
@@ -287,8 +305,21 @@ def _check_rows(tree: exp.Select) -> None:
         for node in walked(item, exp.AggFunc):
             if not isinstance(node.find_ancestor(exp.Window, exp.Select), exp.Window):
                 raise NotPlainError("it aggregates all rows, without GROUP BY")
+    unknown = [node for item in tree.expressions for node in walked(item, exp.Anonymous)]
+    if unknown and not any(item.origin for item in items):  # beside a column alone Spark takes no aggregate
+        raise NotPlainError(f"{unknown[0].name}() may aggregate all rows: it is not known here")
     if any(is_window(node) for item in _own(tree) for node in walked(item, exp.Anonymous)):
         raise NotPlainError("it has window() without GROUP BY, by which a row may have several")
+
+
+def _check_names_of_qualify(tree: exp.Select, items: Sequence[Item], scope: Scope) -> None:
+    """Raises `NotPlainError` if a name in QUALIFY is one of the result, and another column of the tables."""
+    own = {item.name.lower(): item for item in items}
+    qualify = tree.args.get("qualify")
+    for column in () if qualify is None else walked(qualify, exp.Column):
+        name, item = scope.whole(column), own.get(column.name.lower())
+        if name is not None and item is not None and not column.args.get("table") and item.origin != name:
+            raise NotPlainError(f"{column.name} in QUALIFY is a column of the result, and another one of its tables")
 
 
 def _branches(tree: exp.Expr) -> Iterator[exp.Select]:
@@ -422,21 +453,34 @@ def _of_two(own: Scope, name: Name, scope: Scope, outer: Name) -> bool:
     return _comparable((own.inputs[0], *scope.inputs), name, replace(outer, source=outer.source + 1))
 
 
-def _is_safe(expression: exp.Expr) -> bool:
+def _is_safe(expression: exp.Expr, scope: Scope) -> bool:
     """Returns whether a group has one value for every row, also for those that WHERE leaves out: it fails for none."""
     if isinstance(expression, exp.Coalesce):
-        return all(map(_is_safe, (expression.this, *expression.expressions)))
-    if isinstance(expression, exp.Paren | exp.TimestampTrunc | exp.DateTrunc):
-        return _is_safe(expression.this)
-    if isinstance(expression, exp.Neg):
-        return isinstance(expression.this, exp.Literal)  # the least of all integers has none
+        parts = [expression.this, *expression.expressions]
+        kinds = {_kind(part, scope) for part in parts}
+        return len(kinds) == 1 and None not in kinds
+    if isinstance(expression, exp.Paren):
+        return _is_safe(expression.this, scope)
     if is_window(expression):
-        return len(expression.expressions) == 2 and isinstance(expression.expressions[0], exp.Column)  # and the length
-    return isinstance(expression, exp.Column | exp.Literal)
+        return len(expression.expressions) == 2 and is_time(expression.expressions[0], scope)  # and the length
+    return isinstance(expression, exp.Column | exp.Literal) or truncates_time(expression, scope)
+
+
+def _kind(expression: exp.Expr, scope: Scope) -> str | None:
+    """Returns the kind of a column or of a literal: values of one kind need no cast that may fail."""
+    if isinstance(expression, exp.Neg):
+        expression = expression.this if isinstance(expression.this, exp.Literal) else expression
+    if isinstance(expression, exp.Literal):
+        return "string" if expression.is_string else "integer" if expression.name.isdecimal() else None
+    name = scope.whole(expression)
+    kind = None if name is None else column_type(scope.inputs[name.source].node, name.column)
+    return None if kind is None else "integer" if pa.types.is_integer(kind) else str(kind)
 
 
 def _item_of(written: exp.Expr, tree: exp.Select, scope: Scope) -> int | None:
     """Returns the number of the column of the result that GROUP BY names by its number or its alias."""
+    while isinstance(written, exp.Paren):
+        written = written.this
     if isinstance(written, exp.Literal) and not written.is_string:
         number = int(written.name) if written.name.isdecimal() else 0
         if not 1 <= number <= len(tree.expressions):

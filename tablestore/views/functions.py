@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import pyarrow as pa
 from sqlglot import exp
 
 from tablestore.views.nodes import Name
-from tablestore.views.scope import NotPlainError, Scope
+from tablestore.views.scope import NotPlainError, Scope, column_type
 from tablestore.views.view_query import WINDOW, shown
 
-__all__ = ["check_functions", "check_windows", "is_repeatable", "is_window"]
+__all__ = ["check_functions", "check_windows", "is_repeatable", "is_time", "is_window", "truncates_time"]
 
 ORDERED = {
     "first", "first_value", "last", "last_value", "any_value", "collect_list", "collect_set", "array_agg", "listagg",
@@ -36,6 +37,28 @@ _OF_ALL_PEERS = (
 def is_window(expression: exp.Expr) -> bool:
     """Returns whether it is Spark's function ``window``."""
     return isinstance(expression, exp.Anonymous) and expression.name == WINDOW
+
+
+_UNITS: Mapping[type[exp.Expr], str] = {
+    exp.TimestampTrunc: "year yyyy yy quarter month mm mon week day dd hour minute second millisecond microsecond",
+    exp.DateTrunc: "year yyyy yy quarter month mm mon week",
+}
+
+
+def truncates_time(expression: exp.Expr, scope: Scope) -> bool:
+    """Returns whether it is ``date_trunc`` or ``trunc`` of a column with times, so that only nulls become null."""
+    units = _UNITS.get(type(expression))
+    if units is None or not is_time(expression.this, scope):
+        return False
+    unit = expression.args["unit"].name
+    return unit.lower() in units.split() and scope.root(exp.column(unit)) is None  # a unit may be a column
+
+
+def is_time(expression: exp.Expr, scope: Scope) -> bool:
+    """Returns whether it is a column with dates or timestamps."""
+    name = scope.whole(expression)
+    kind = None if name is None else column_type(scope.inputs[name.source].node, name.column)
+    return kind is not None and (pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
 def check_functions(tree: exp.Expr) -> None:

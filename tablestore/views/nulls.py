@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from tablestore.views.functions import is_window
+from tablestore.views.functions import is_time, is_window, truncates_time
 from tablestore.views.join_query import conjuncts
 from tablestore.views.nodes import Block, Name, Scan
 from tablestore.views.scope import Scope
 
 __all__ = ["may_be_null"]
 
-_NULL_FOR_NULL = (
-    *(exp.Paren, exp.Neg, exp.Upper, exp.Lower, exp.Length, exp.Not),
-    *(exp.TimestampTrunc, exp.DateTrunc, exp.Year, exp.Month, exp.Day),
-)
+_NULL_FOR_NULL = (exp.Paren, exp.Neg, exp.Upper, exp.Lower, exp.Length, exp.Not)
+_PARTS_OF_TIMES = (exp.Year, exp.Month, exp.Day)
 
 
 def may_be_null(expression: exp.Expr, tree: exp.Select, scope: Scope) -> bool:
@@ -30,6 +28,11 @@ def may_be_null(expression: exp.Expr, tree: exp.Select, scope: Scope) -> bool:
         return last is None or any(may_be_null(part, tree, scope) for part in (*results, last))
     if isinstance(expression, _NULL_FOR_NULL):
         return may_be_null(expression.this, tree, scope)
+    if truncates_time(expression, scope):
+        return may_be_null(expression.this, tree, scope)
+    if isinstance(expression, _PARTS_OF_TIMES):
+        of = expression.this.this if isinstance(expression.this, exp.TsOrDsToDate) else expression.this
+        return not is_time(of, scope) or may_be_null(of, tree, scope)
     normal = scope.normal(expression)
     where = tree.args.get("where")
     for condition in conjuncts(where.this if where is not None else None):

@@ -16,7 +16,7 @@ from filestore.errors import InvalidRequest
 from filestore.model.definition import TableDefinition
 from tablestore.writing.apps import VIEW_APP
 
-__all__ = ["RefreshPlan", "plan_append", "plan_refresh", "read_versions", "rebuilt", "same_columns"]
+__all__ = ["RefreshPlan", "plan_append", "plan_refresh", "read_versions", "rebuilt", "same_columns", "same_types"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,12 @@ def same_columns(before: TableDefinition, after: TableDefinition, columns: Seque
     """
     ids = [{column.name: column.id for column in table.schema.numbered()} for table in (before, after)]
     return all(ids[0].get(name) == ids[1].get(name) for name in columns)
+
+
+def same_types(before: TableDefinition, after: TableDefinition, columns: Sequence[str]) -> bool:
+    """Returns whether columns have the same types in two versions of a table: wider ones may have other texts."""
+    types = [{column.name: column.type for column in table.schema} for table in (before, after)]
+    return all(types[0].get(name) == types[1].get(name) for name in columns)
 
 
 def plan_refresh(output: TableState, *inputs: TableState) -> RefreshPlan | None:

@@ -142,9 +142,7 @@ class _Writer:
 
     def _has_each_once(self, node: Node) -> bool:
         """Returns whether images of a node have no row twice, as they may if both tables of a join have changed."""
-        if isinstance(node, UnionAll):
-            return all(self._has_each_once(one) for one in node.branches if self._has_changed(one))
-        if isinstance(node, Scan) or node.form is not Form.ROWS:
+        if not isinstance(node, Block) or node.form is not Form.ROWS:
             return True
         changed = [node.inputs[number] for number in self._changed(node)]
         return len(changed) == 1 and changed[0].member and self._has_each_once(changed[0].node)
@@ -164,8 +162,8 @@ class _Writer:
             case Scan():
                 return self._reading(Changed(node.table, new))
             case UnionAll():
-                branches = [one for one in node.branches if self._has_changed(one)]
-                return self._united(node, branches, [self._images(one, new) for one in branches])
+                # a branch that has not changed stays for its types, by which those of the others may become wider
+                return self._united(node, [self._images_or_none(one, new) for one in node.branches])
             case Block(form=Form.ROWS):
                 return self.relation("\nUNION ALL ".join(self._reached(node, new)))
         addresses = self._addresses(node)
@@ -225,12 +223,17 @@ class _Writer:
             case Block():
                 return self._once((id(node), new, "all"), lambda: self.relation(self._select(node, new, [], None)))
             case UnionAll():
-                return self._united(node, node.branches, [self._all(one, new) for one in node.branches])
+                return self._united(node, [self._all(one, new) for one in node.branches])
 
-    def _united(self, node: UnionAll, branches: Sequence[Block], relations: Sequence[str]) -> str:
+    def _images_or_none(self, block: Block, new: bool) -> str:
+        if self._has_changed(block):
+            return self._images(block, new)
+        return self.relation(f"SELECT * FROM {self._all(block, new)} WHERE false")
+
+    def _united(self, node: UnionAll, relations: Sequence[str]) -> str:
         names = columns_of(node)
         texts = []
-        for branch, relation in zip(branches, relations, strict=True):
+        for branch, relation in zip(node.branches, relations, strict=True):
             pairs = zip(columns_of(branch), names, strict=True)
             texts.append(f"SELECT {', '.join(f'{quoted(a)} AS {quoted(b)}' for a, b in pairs)} FROM {relation}")
         return self.relation("\nUNION ALL ".join(texts))

@@ -20,7 +20,7 @@ from filestore.table import FileStore
 from tablestore.table import Table
 from tablestore.views.examination import unchecked
 from tablestore.views.holds import Holds
-from tablestore.views.refresh_plan import RefreshPlan, plan_refresh, read_versions, rebuilt, same_columns
+from tablestore.views.refresh_plan import RefreshPlan, plan_refresh, read_versions, rebuilt, same_columns, same_types
 from tablestore.views.view_errors import errors_of_view
 from tablestore.writing.commit_metrics import CommitMeter
 from tablestore.writing.writer import TableWriter
@@ -281,6 +281,7 @@ class View(ABC, Generic[Result]):
             return None
         same = all(
             same_columns(former.definition, state.definition, columns)
+            and same_types(former.definition, state.definition, columns)
             for former, state, columns in zip(before, states, self._columns(states), strict=True)
         )
         return before if same else None

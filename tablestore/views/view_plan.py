@@ -10,12 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from sqlglot import exp
+
 from filestore.errors import InvalidRequest, Unsupported
 from filestore.model.definition import TableDefinition
 from filestore.model.schema import Schema
 from filestore.model.text import name_list
 from filestore.model.types import is_key_type
-from tablestore.views.block_reader import read_nodes
+from tablestore.views.block_reader import has_collation, read_nodes
 from tablestore.views.functions import is_repeatable
 from tablestore.views.nodes import Block, Form, Node, Scan, UnionAll, columns_of, scans_of
 from tablestore.views.row_key import columns_equal_to, key_of, row_key, sources_of_key
@@ -60,7 +62,12 @@ class Incremental:
     @property
     def exact(self) -> bool:
         """Returns whether it has the same values each time, too: there is no sum, whose last digits may differ."""
-        return not any(block.form is not Form.ROWS for block in _blocks(self.node))
+        return self.is_row_by_row and len(list(self.query.tree.find_all(exp.Select))) == len(list(_blocks(self.node)))
+
+    @property
+    def is_row_by_row(self) -> bool:
+        """Returns whether each row is made of one joined row."""
+        return all(block.form is Form.ROWS for block in _blocks(self.node))
 
     def described(self) -> tuple[str, ...]:
         """Returns the steps of a refresh, a sentence each."""
@@ -115,11 +122,14 @@ def plan_view(
         query = without_with(query)
         node = read_nodes(query, definitions)
         try:
-            return Incremental(query, node, _natural_key(node, primary_key))
+            plan = Incremental(query, node, _natural_key(node, primary_key))
         except NotPlainError:
             if not primary_key:
                 raise
-            return Incremental(query, node, _spelled(primary_key, node), given=True)
+            plan = Incremental(query, node, _spelled(primary_key, node), given=True)
+        if has_collation(query) and (plan.given or not plan.is_row_by_row):
+            raise NotPlainError("it has a collation, by which one group has several texts")
+        return plan
     except NotPlainError as error:
         return Whole(str(error), is_repeatable(query.tree))
 

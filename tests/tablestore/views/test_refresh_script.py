@@ -111,7 +111,7 @@ def test_a_history(query: str, key: tuple[str, ...], states: Sequence[State]) ->
         "SELECT v, x FROM e",
         "SELECT v, count(*) OVER (PARTITION BY x) AS n FROM e",
         "SELECT min(v) AS v, count(*) AS n FROM e GROUP BY x",
-        "SELECT v, 1 AS branch FROM e WHERE x < 2 UNION ALL SELECT v, 2 FROM e WHERE x > 1",
+        "SELECT v, 1 AS branch FROM e WHERE x < 2 UNION ALL SELECT v, 2 AS branch FROM e WHERE x > 1",
     ],
     ids=["rows", "partitions", "groups", "union"],
 )

@@ -142,6 +142,9 @@ def test_a_text_that_means_something_else_to_spark_is_not_taken_apart(setting: s
     ("text", "key", "groups"),
     [
         ("SELECT n, count(*) AS c FROM orders GROUP BY n", ["n"], ["n"]),
+        ("SELECT n, count(*) AS c FROM orders o GROUP BY n, o.n, (1)", ["n"], ["n"]),
+        ("SELECT year(at) AS y FROM orders WHERE at IS NOT NULL GROUP BY year(at)", ["y"], ["year(at)"]),
+        ("SELECT DISTINCT n, hypot(n, 1) AS h FROM orders WHERE hypot(n, 1) > 2", ["n", "h"], ["n", "hypot(n, 1)"]),
         (
             "SELECT count(*) AS c, star FROM orders WHERE star IS NOT NULL GROUP BY 2 HAVING count(*) > 1",
             ["star"],
@@ -203,6 +206,11 @@ def test_groups(text: str, key: list[str], groups: list[str]) -> None:
         ("coalesce(-o.n, 0)", False),
         ("date_trunc('DAY', o.at)", True),
         ("CAST(o.star AS INT)", False),
+        ("date_trunc('DAY', o.star)", False),
+        ("date_trunc(n, o.at)", False),
+        ("coalesce(o.star, 0)", False),
+        ("coalesce(o.star, '-')", True),
+        ("window(o.star, '1 hour')", False),
         ("10 / o.n", False),
     ],
 )
@@ -259,6 +267,36 @@ def test_a_group_may_follow_from_the_driving_row_alone(group: str, direct: bool)
         ("SELECT id FROM (WITH x AS (SELECT id FROM orders) SELECT id FROM x) AS y", "has WITH"),
         ("WITH x AS (SELECT id FROM orders LIMIT 3) SELECT id FROM x", "LIMIT"),
         ("SELECT DISTINCT planet_id FROM orders", "planet_id may be null"),
+        ("SELECT o.id FROM orders o JOIN (SELECT mean(n) AS m FROM orders) q ON n > m", r"mean\(\) may aggregate"),
+        ("SELECT DISTINCT try_sum(n) AS s FROM orders", r"try_sum\(\) may aggregate"),
+        (
+            "SELECT id, row_number() OVER (PARTITION BY n ORDER BY id) AS star FROM orders QUALIFY EXISTS "
+            "(SELECT 1 FROM stars s WHERE s.star = star)",
+            "a subquery in QUALIFY",
+        ),
+        ("SELECT n, count(*) AS c FROM orders GROUP BY n HAVING n IN (SELECT size FROM planets)", "subquery in HAVING"),
+        (
+            "SELECT id, star AS n FROM orders QUALIFY row_number() OVER (PARTITION BY n ORDER BY id) = 1",
+            "n in QUALIFY is a column of the result, and another one",
+        ),
+        ("SELECT n, 1 AS one, count(*) AS c FROM orders GROUP BY (1), (7)", "GROUP BY has 7"),
+        (
+            "SELECT date_trunc('foo', at) AS d FROM orders WHERE at IS NOT NULL GROUP BY date_trunc('foo', at)",
+            "may be null",
+        ),
+        ("SELECT year(star) AS y FROM orders WHERE star <> '' GROUP BY year(star)", "may be null"),
+        ("SELECT q.n FROM (SELECT id, n, n + 1 FROM orders) AS q GROUP BY q.n", "has no name"),
+        ("SELECT id, n FROM orders UNION ALL SELECT id, size + 1 FROM planets", "has no name"),
+        (
+            "SELECT q.s FROM (SELECT star COLLATE UTF8_LCASE AS s FROM stars) AS q GROUP BY q.s",
+            "has a collation|may be null",
+        ),
+        ("SELECT DISTINCT s.n FROM (SELECT n, star COLLATE UTF8_LCASE AS t FROM orders) s", "has a collation"),
+        (
+            "SELECT o.id FROM orders o LEFT SEMI JOIN stars s ON s.star = o.star AND EXISTS (SELECT 1 FROM planets p "
+            "WHERE p.star = o.star)",
+            "condition of another join",
+        ),
         ("SELECT DISTINCT n, count(*) AS c FROM orders GROUP BY n", "DISTINCT over groups"),
         ("SELECT n, sum(count(*)) OVER (PARTITION BY n % 2) AS c FROM orders GROUP BY n", "OVER over groups"),
         ("SELECT n FROM orders GROUP BY n QUALIFY rank() OVER (ORDER BY count(*)) < 3", "OVER over groups"),
