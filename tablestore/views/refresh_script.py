@@ -122,7 +122,8 @@ class _Writer:
             return self.relation(f"SELECT {named} FROM {self._addresses(node)}")
         listed = ", ".join(map(quoted, key))
         found = [f"SELECT {listed} FROM {self._images(node, new)}" for new in (False, True)]
-        return self.relation(_distinct(found), is_keys=True)
+        is_used_once = isinstance(node, Block) and self._has_new_rows(node)
+        return self.relation(_distinct(found), is_keys=not is_used_once)
 
     def new_rows(self, keys: str) -> str:
         """Returns the relation with the new rows of some keys; others may be in it."""
@@ -131,12 +132,17 @@ class _Writer:
             return self._all(node, new=True)
         if _is_by_groups(node, key):
             return self._restricted(node, node.address, keys, key, new=True)
-        if not self.plan.given and (node.form is Form.PARTITIONS or self._follows_one_input(node)):
+        if self._has_new_rows(node):
             return self._images(node, new=True)
         return self._restricted(node, [_column(node, name) for name in key], keys, key, new=True)
 
-    def _follows_one_input(self, block: Block) -> bool:
-        """Returns whether a key of the result is that of the only input that has changed: its images are all rows."""
+    def _has_new_rows(self, block: Block) -> bool:
+        """Returns whether the images of the query are all new rows of the keys that changes reach, each once."""
+        if self.plan.given:
+            return False  # rows that have not changed may have the key of one that has, and that is an error
+        if block.form is Form.PARTITIONS:
+            return True
+        # a key of the result is that of the only input that has changed
         own = block.form is Form.ROWS and sources_of_key(block.inputs) == self._changed(block)
         return own and self._has_each_once(block)
 
