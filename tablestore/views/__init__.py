@@ -20,6 +20,7 @@ functions      functions by which a row is not that of one row, or depends on th
 nulls          whether an expression may be null. Pure
 row_key        the columns by which rows of a node are known. Pure
 with_clause    writes a query without WITH. Pure
+equal_columns  the columns of inputs that have to be equal. Pure
 block_reader   reads the tree of a query. Pure
 view_plan      whether it is refreshed from what changed or as a whole, and by which key. Pure
 refresh_script  what a refresh computes, as queries over versions of tables. Pure
