@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from filestore.model.names import quoted
 from tablestore.views.nodes import Address, Block, Form, Input, Name, Node, Scan, UnionAll, columns_of, scans_of
-from tablestore.views.row_key import sources_of_key
+from tablestore.views.row_key import row_key, sources_of_key
 from tablestore.views.select_text import Span
 from tablestore.views.view_plan import Incremental
 from tablestore.views.view_query import TableUse
@@ -120,10 +120,21 @@ class _Writer:
         if isinstance(node, Block) and _is_by_groups(node, key):
             named = ", ".join(f"{quoted(_address(n))} AS {quoted(name)}" for n, name in enumerate(key))
             return self.relation(f"SELECT {named} FROM {self._addresses(node)}")
+        if isinstance(node, Block) and node.form is Form.ROWS and self._has_new_rows(node):
+            own = row_key(node.inputs) or ()
+            if len(own) == len(key):  # else two columns of it are one of the result
+                return self._keys_of_one_input(node, own)
         listed = ", ".join(map(quoted, key))
         found = [f"SELECT {listed} FROM {self._images(node, new)}" for new in (False, True)]
-        is_used_once = isinstance(node, Block) and self._has_new_rows(node)
-        return self.relation(_distinct(found), is_keys=not is_used_once)
+        return self.relation(_distinct(found), is_keys=True)
+
+    def _keys_of_one_input(self, block: Block, own: Sequence[Name]) -> str:
+        """Returns the relation with the keys of the changed rows of an input, which are those of the result."""
+        [number] = self._changed(block)
+        pairs = zip(own, self.plan.key, strict=True)
+        listed = ", ".join(f"{quoted(name.column)} AS {quoted(column)}" for name, column in pairs)
+        texts = [f"SELECT {listed} FROM {self._images(block.inputs[number].node, new)}" for new in (False, True)]
+        return self.relation(_distinct(texts))
 
     def new_rows(self, keys: str) -> str:
         """Returns the relation with the new rows of some keys; others may be in it."""

@@ -81,6 +81,15 @@ def test_a_refresh_equals_the_query_computed_again(part: int, depth: Depth) -> N
                 {"s.a": [(1, 2, 0, None)], "s.b": [(2, 2, None)]},
             ],
         ),
+        # both columns of a key are one column of the result
+        (
+            "SELECT a.id, c.v FROM c JOIN a ON c.p = a.id AND c.q = a.id",
+            (),
+            [
+                {"s.a": [(1, 0, 0, None)], "s.c": [(1, 1, 5), (1, 2, 6)]},
+                {"s.a": [(1, 0, 0, None)], "s.c": [(1, 1, 7), (1, 2, 6)]},
+            ],
+        ),
         # a row leaves its group, and nothing else is left in it
         (
             "SELECT x AS g, count(*) AS n FROM a GROUP BY x",
@@ -98,7 +107,7 @@ def test_a_refresh_equals_the_query_computed_again(part: int, depth: Depth) -> N
             ],
         ),
     ],
-    ids=["null-groups", "self-join", "hidden-partner", "twice-in-a-subquery", "left-group", "flips"],
+    ids=["null-groups", "self-join", "hidden-partner", "twice-in-a-subquery", "one-column", "left-group", "flips"],
 )
 def test_a_history(query: str, key: tuple[str, ...], states: Sequence[State]) -> None:
     full = [{table: state.get(table, []) for table in TABLES} for state in states]
