@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -235,24 +234,13 @@ def log_options(request: pytest.FixtureRequest) -> dict[str, str]:
 @pytest.fixture(scope="session")
 def spark(pytestconfig: pytest.Config) -> Iterator[SparkSession]:
     """One Spark session with Delta for all tests."""
+    from pyspark import SparkContext
+
+    if (other := SparkContext._active_spark_context) is not None:
+        other.stop()  # of a test whose program started one in this process, with its own settings
     session = start_spark(generated=generates_code(pytestconfig))
-    _SPARK.append(session)
     yield session
     session.stop()
-
-
-_SPARK: list[SparkSession] = []
-
-
-@pytest.fixture(autouse=True)
-def no_session_but_ours() -> Iterator[None]:
-    """Fails a test that starts a session of Spark in this process: later tests would get it, with its settings."""
-    yield
-    context = sys.modules.get("pyspark.core.context")
-    if context is None or context.SparkContext._active_spark_context is None:
-        return
-    assert _SPARK, "the test starts a session of Spark in this process: let it have the fixture `spark`"
-    assert _SPARK[0].sparkContext is context.SparkContext._active_spark_context, "it replaces the session of all tests"
 
 
 @pytest.fixture(scope="session")
