@@ -14,13 +14,12 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from filestore.model.definition import TableDefinition
-from filestore.model.names import quoted
 from tablestore.views.equal_columns import correlated, joined, searched, with_equal_columns
 from tablestore.views.functions import check_functions, check_windows, is_time, is_window, truncates_time
 from tablestore.views.nodes import Address, Block, Form, Input, Item, Name, Scan, UnionAll
 from tablestore.views.nulls import may_be_null
 from tablestore.views.row_key import row_key
-from tablestore.views.scope import NotPlainError, Scope, column_type, walked
+from tablestore.views.scope import NotPlainError, Scope, walked
 from tablestore.views.select_text import SelectText, Span, closing
 from tablestore.views.view_query import ViewQuery, parsed_query, shown
 
@@ -270,7 +269,7 @@ class _Reader:
         address = []
         for name in dict.fromkeys(common):
             source = scope.inputs[name.source]
-            text = ".".join(quoted(part) for part in (source.alias, name.column) if part)
+            text = source.text_of(name.column)
             result = next((item.name for item in block.items if item.origin == name), "")
             address.append(Address(result, text, text, name.source if source.member else None, True))
         return replace(block, form=Form.PARTITIONS, address=tuple(address))
@@ -362,8 +361,7 @@ def _kind(expression: exp.Expr, scope: Scope) -> str | None:
         expression = expression.this if isinstance(expression.this, exp.Literal) else expression
     if isinstance(expression, exp.Literal):
         return "string" if expression.is_string else "integer" if expression.name.isdecimal() else None
-    name = scope.whole(expression)
-    kind = None if name is None else column_type(scope.inputs[name.source].node, name.column)
+    kind = scope.type_of(expression)
     return None if kind is None else "integer" if pa.types.is_integer(kind) else str(kind)
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from tablestore.views.nodes import Name
-from tablestore.views.scope import NotPlainError, Scope, column_type
+from tablestore.views.scope import NotPlainError, Scope
 from tablestore.views.view_query import WINDOW, shown
 
 __all__ = ["check_functions", "check_windows", "is_repeatable", "is_time", "is_window", "truncates_time"]
@@ -56,8 +56,7 @@ def truncates_time(expression: exp.Expr, scope: Scope) -> bool:
 
 def is_time(expression: exp.Expr, scope: Scope) -> bool:
     """Returns whether it is a column with dates or timestamps."""
-    name = scope.whole(expression)
-    kind = None if name is None else column_type(scope.inputs[name.source].node, name.column)
+    kind = scope.type_of(expression)
     return kind is not None and (pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 

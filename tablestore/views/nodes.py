@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from filestore.model.definition import TableDefinition
+from filestore.model.names import quoted
 from tablestore.views.select_text import SelectText, Span
 
 __all__ = ["Address", "Block", "Form", "Input", "Item", "Name", "Node", "Scan", "UnionAll", "columns_of", "scans_of"]
@@ -75,6 +76,10 @@ class Input:
     member: bool
     visible: bool
     equal: tuple[tuple[str, Name], ...]
+
+    def text_of(self, column: str) -> str:
+        """Returns a column as its SELECT names it."""
+        return ".".join(quoted(part) for part in (self.alias, column) if part)
 
 
 @dataclass(frozen=True, slots=True)

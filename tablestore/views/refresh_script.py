@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from filestore.model.names import quoted
 from tablestore.views.nodes import Address, Block, Form, Input, Name, Node, Scan, UnionAll, columns_of, scans_of
@@ -123,18 +124,17 @@ class _Writer:
         if isinstance(node, Block) and node.form is Form.ROWS and self._has_new_rows(node):
             own = row_key(node.inputs) or ()
             if len(own) == len(key):  # else two columns of it are one of the result
-                return self._keys_of_one_input(node, own)
-        listed = ", ".join(map(quoted, key))
-        found = [f"SELECT {listed} FROM {self._images(node, new)}" for new in (False, True)]
-        return self.relation(_distinct(found), is_keys=True)
+                [number] = self._changed(node)
+                columns = [name.column for name in own]
+                return self._values_of_images(node.inputs[number].node, columns, key, is_keys=False)
+        return self._values_of_images(node, key, key, is_keys=True)
 
-    def _keys_of_one_input(self, block: Block, own: Sequence[Name]) -> str:
-        """Returns the relation with the keys of the changed rows of an input, which are those of the result."""
-        [number] = self._changed(block)
-        pairs = zip(own, self.plan.key, strict=True)
-        listed = ", ".join(f"{quoted(name.column)} AS {quoted(column)}" for name, column in pairs)
-        texts = [f"SELECT {listed} FROM {self._images(block.inputs[number].node, new)}" for new in (False, True)]
-        return self.relation(_distinct(texts))
+    def _values_of_images(self, node: Node, columns: Sequence[str], names: Sequence[str], *, is_keys: bool) -> str:
+        """Returns the relation with the values of some columns, under other names, in the images of both versions."""
+        pairs = zip(columns, names, strict=True)
+        listed = ", ".join(f"{quoted(column)} AS {quoted(name)}" for column, name in pairs)
+        texts = [f"SELECT {listed} FROM {self._images(node, new)}" for new in (False, True)]
+        return self.relation(_distinct(texts), is_keys=is_keys)
 
     def new_rows(self, keys: str) -> str:
         """Returns the relation with the new rows of some keys; others may be in it."""
@@ -221,13 +221,9 @@ class _Writer:
         """Returns a condition: columns that rows of an input have to equal have the values of a changed one."""
         source = block.inputs[number]
         own = [f"{OWN}equal_{place}" for place in range(len(source.equal))]
-
-        def made() -> str:
-            named = ", ".join(f"{quoted(c)} AS {quoted(o)}" for (c, _), o in zip(source.equal, own, strict=True))
-            texts = [f"SELECT {named} FROM {self._images(source.node, new)}" for new in (False, True)]
-            return self.relation(_distinct(texts), is_keys=True)
-
-        keys = self._once((id(source), None), made)
+        columns = [column for column, _ in source.equal]
+        make = partial(self._values_of_images, source.node, columns, own, is_keys=True)
+        keys = self._once((id(source), None), make)
         return _exists(keys, own, [_text(block, other) for _, other in source.equal])
 
     # ---------------------------------------------------------------------------------------- the query's own text
@@ -367,8 +363,7 @@ def _in_place_of(source: Input, relation: str) -> tuple[Span, str]:
 
 def _text(block: Block, name: Name) -> str:
     """Returns the text for a column of an input."""
-    alias = block.inputs[name.source].alias
-    return ".".join(quoted(part) for part in (alias, name.column) if part)
+    return block.inputs[name.source].text_of(name.column)
 
 
 def _distinct(queries: Sequence[str]) -> str:

@@ -65,6 +65,11 @@ class Scope:
         root = self.root(column)
         return root.name if root is not None and root.is_whole else None
 
+    def type_of(self, column: exp.Expr) -> pa.DataType | None:
+        """Returns the type of the column that an expression is; None if it is none, or only Spark knows the type."""
+        name = self.whole(column)
+        return None if name is None else column_type(self.inputs[name.source].node, name.column)
+
     def roots(self, expression: exp.Expr) -> Iterator[Root]:
         """Yields the columns on which an expression depends; raises `NotPlainError` if one is unknown."""
         for column in walked(expression, exp.Column):
