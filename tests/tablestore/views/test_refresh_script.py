@@ -6,6 +6,7 @@ import random
 import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from itertools import pairwise
 
 import pytest
@@ -165,8 +166,12 @@ def _refreshes(one: Shape, states: Sequence[State]) -> str:
     plan = plan_view(query, TABLES, {}, one.primary_key)
     if not isinstance(plan, Incremental):
         return plan.reason
+    with closing(sqlite3.connect(":memory:")) as database:
+        return _refreshes_in(database, query, plan, states)
+
+
+def _refreshes_in(database: sqlite3.Connection, query: ViewQuery, plan: Incremental, states: Sequence[State]) -> str:
     places = [query.tree.named_selects.index(name) for name in plan.key]
-    database = sqlite3.connect(":memory:")
     stored = _result(database, query, states[0])
     if _has_repeated(stored, places):
         return _REPEATED
@@ -178,10 +183,10 @@ def _refreshes(one: Shape, states: Sequence[State]) -> str:
             script = refresh_script(plan, dict.fromkeys(TABLES, 0), versions)
             keys, rows = _run(database, script, old, new, plan.key)
             if _has_repeated(expected, places):
-                assert _has_repeated(rows, places), (one, old, new)  # else it would be stored
+                assert _has_repeated(rows, places), (query.text, old, new)  # else it would be stored
                 return _REPEATED
             left = Counter({row: count for row, count in stored.items() if _values(row, places) not in keys})
-            assert left + rows == expected, (one, old, new)
+            assert left + rows == expected, (query.text, old, new)
         stored = expected
     return ""
 
