@@ -15,7 +15,7 @@ from tablestore.views.creation import compare_view
 
 if TYPE_CHECKING:
     from tablestore.store import Store
-    from tablestore.views.maintained_query import QueryEngine
+    from tablestore.views.query_engines import QueryEngine
 
 __all__ = ["Examined", "examine_all", "examine_named"]
 

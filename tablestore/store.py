@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from tablestore.ingesting.ingestion import Ingestion
     from tablestore.table import Table
     from tablestore.views.maintained import MaintainedJoin
+    from tablestore.views.maintained_query import MaintainedQuery
 
 __all__ = ["Store", "connect"]
 
@@ -310,6 +312,76 @@ class Store(StoreTables, Closing):
         from tablestore.views.creation import open_join
 
         return open_join(self, name)
+
+    def create_materialized_view(
+        self,
+        name: str,
+        query: str,
+        *,
+        primary_key: Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
+        comment: str | None = None,
+    ) -> MaintainedJoin | MaintainedQuery:
+        """Creates a table that refreshes keep equal to a query (docs/views.md).
+
+            view = store.create_materialized_view(
+                "shop.sums",
+                "SELECT planet, sum(amount) AS amount FROM shop.orders WHERE planet IS NOT NULL GROUP BY planet",
+            )
+            view.refresh()
+
+        Its rows are computed in this process. Queries of which it is not known to have the same result here as in Spark
+        are for `tablestore.spark.SparkStore.create_materialized_view`.
+
+        Args:
+            name: ``database.table``.
+            query: A query in Spark's SQL over tables of this store. A name without a database is in that of the view.
+            primary_key: The columns of its key. Of a view that is refreshed incrementally it follows from the query;
+                given, it says that a group has no nulls. None: a view that is computed as a whole has no key.
+            options: Options of the view's table. With ``{"view.incremental": "required"}`` a query is refused that can
+                only be computed as a whole.
+            comment: Free text.
+
+        Returns:
+            The view. Nothing was written to it yet.
+
+        Raises:
+            Unsupported: ``needs-spark``; ``view-query``: its result does not follow from the rows;
+                ``view-not-incremental``.
+            InvalidRequest: ``view-query``: the text is no query; ``view-key``: another key follows from it;
+                ``view-cycle``.
+            NotFound: there is no such table.
+            AlreadyExists: ``table-exists``: a table or a view has the name.
+        """
+        from tablestore.views.creation import created_here
+
+        return created_here(self, name, query, primary_key, options or {}, comment)
+
+    def maintained_view(self, name: str) -> MaintainedJoin | MaintainedQuery:
+        """Opens a materialized view of any kind; `InvalidRequest` (``no-view``) if the table is none."""
+        from tablestore.views.creation import open_view
+
+        return open_view(self, name)
+
+    def refresh(self, *names: str, rebuild: bool = False) -> list[tuple[MaintainedJoin | MaintainedQuery, Any]]:
+        """Refreshes views, and before them all views that they read, each behind those that it reads itself.
+
+        Args:
+            names: The views, each as ``database.table``.
+            rebuild: Whether all rows of these views are computed again.
+
+        Returns:
+            The views that had something new, with the results of their refreshes, in their order.
+
+        Raises:
+            InvalidRequest: ``no-view``: a table that is written to; ``view-cycle``. Or as a view's `refresh`: the views
+                that were refreshed before stay so.
+            Unsupported: ``needs-spark``.
+        """
+        from tablestore.views.creation import inputs_of
+        from tablestore.views.refreshing import refresh_views
+
+        return refresh_views(names, partial(inputs_of, self), self.maintained_view, rebuild=rebuild)
 
     def examine(self, name: str, *, observe: Observe | None = None) -> Report:
         """Checks a table, its log, and of a maintained view also that its rows are the result of the query.

@@ -58,6 +58,11 @@ def size(text: str) -> int:
     return int(match[1]) * _SIZE_UNITS[unit]
 
 
+def size_or_none(text: str) -> int:
+    """Parses a number of bytes, or 0."""
+    return 0 if text.strip() == "0" else size(text)
+
+
 def whole(low: int, high: int) -> Callable[[str], int]:
     """Makes a parser of whole numbers between bounds, both included."""
 

@@ -17,6 +17,7 @@ from filestore.model.option_values import (
     one_of,
     share,
     size,
+    size_or_none,
     some_text,
     whole,
 )
@@ -362,6 +363,14 @@ OPTIONS: Mapping[str, Option] = {
             "auto",
             "A view whose query does not allow refreshes from what changed is computed as a whole each time (auto), or "
             "refused (required).",
+        ),
+        Option(
+            "view.local-memory",
+            "size",
+            size_or_none,
+            "256 mb",
+            "The size of the rows, in memory, that the process which refreshes a view may read to compute them itself. "
+            "With more, and for queries that it does not know, Spark computes them; with 0 it always does.",
         ),
         Option(
             "view.removed-events",

@@ -102,7 +102,7 @@ class _Delays:
 
     def open(self, stage: Stage) -> View[Any]:
         """Creates the view. The hour of a flight is never null, which its column does not say: so it has a key."""
-        return SparkStore(stage.spark, stage.store).create_view(
+        return SparkStore(stage.spark, stage.store).create_materialized_view(
             f"{DATABASE}.{self.name}",
             f"SELECT origin, hour, avg(dep_delay) AS delay, count(*) AS flights FROM {FLIGHTS} GROUP BY origin, hour",
             primary_key=("origin", "hour"),

@@ -1,4 +1,4 @@
-"""The changes of a table with a key between two versions, in some of its columns."""
+"""The changes of a table between two versions, in some of its columns."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Changes:
             disk: Opens a place for rows that do not fit into memory.
         """
         key = list(self.pair.after.definition.primary_key)
-        for some in gathered(self._rows(disk), PIECE_BYTES, PIECE_ROWS):
+        for some in gathered(self.images(disk), PIECE_BYTES, PIECE_ROWS):
             rows = pa.concat_tables(some)
             adds = adding(rows)
             gone = pc.equal(rows.column(KIND_COLUMN), "-D")
@@ -70,15 +70,16 @@ class Changes:
     def key_pieces(self) -> Iterator[pl.DataFrame]:
         """Reads the primary keys whose rows have changed, each in one piece."""
         key = list(self.pair.after.definition.primary_key)
-        return (frame_of(rows.select(key)).unique() for rows in self._rows(local_runs))
+        return (frame_of(rows.select(key)).unique() for rows in self.images(local_runs))
 
-    def _rows(self, disk: Spill) -> Iterator[pa.Table]:
+    def images(self, disk: Spill) -> Iterator[pa.Table]:
+        """Reads the changed rows of both versions, with ``_kind``; see `filestore.reading.difference.changed_rows`."""
         for slot in self.slots:
             yield from changed_rows(self.pair, slot, disk)
 
 
 def changes_between(store: FileStore, before: TableState, after: TableState, columns: Sequence[str]) -> Changes:
-    """Plans the changes between two versions of a table with a key, in some of its columns. Reads metadata only."""
+    """Plans the changes between two versions of a table, in some columns, its key among them. Reads metadata only."""
     wanted = after.definition.schema.numbered().select(columns)
     pair = VersionPair(store.table_files(before), store.table_files(after), wanted)
     return Changes(pair, tuple(differences(before, after)))

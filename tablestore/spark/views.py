@@ -25,7 +25,7 @@ from tablestore.views.creation import PlannedView, inputs_of, open_view, planned
 from tablestore.views.maintained import MaintainedJoin, Refreshed
 from tablestore.views.maintained_query import MaintainedQuery, RefreshedQuery
 from tablestore.views.output_table import VIEW_QUERY
-from tablestore.views.refresh_order import refresh_order
+from tablestore.views.refreshing import refresh_views
 from tablestore.views.statement import Place
 from tablestore.views.view_creation import MaterializedView
 
@@ -75,7 +75,7 @@ class StoreViews(ABC):
         """Opens a view that `maintain_join` created; `InvalidRequest` (``no-view``) if the table is none."""
         return self.store.maintained_join(name).executed_by(spark_execution(self.spark))
 
-    def create_view(
+    def create_materialized_view(
         self,
         name: str,
         query: str,
@@ -86,8 +86,12 @@ class StoreViews(ABC):
     ) -> MaintainedJoin | MaintainedQuery:
         """Creates a table that refreshes keep equal to a query (docs/views.md), as ``CREATE MATERIALIZED VIEW``.
 
-            view = lake.create_view("shop.sums", "SELECT planet, sum(amount) AS amount FROM shop.orders "
-                                    "WHERE planet IS NOT NULL GROUP BY planet")
+        Rows are computed in this process where that is known to give the same, and by Spark else.
+
+            view = lake.create_materialized_view(
+                "shop.sums",
+                "SELECT planet, sum(amount) AS amount FROM shop.orders WHERE planet IS NOT NULL GROUP BY planet",
+            )
             view.refresh()
 
         Args:
@@ -110,12 +114,10 @@ class StoreViews(ABC):
             AlreadyExists: ``table-exists``: a table or a view has the name.
         """
         place = Place("", split(name)[0])
-        return self.create_materialized_view(
-            MaterializedView(name, query, place, options or {}, comment, tuple(primary_key))
-        )
+        return self.create_asked_view(MaterializedView(name, query, place, options or {}, comment, tuple(primary_key)))
 
-    def create_materialized_view(self, asked: MaterializedView) -> MaintainedJoin | MaintainedQuery:
-        """Creates a view from the parts of the statement; see `create_view`."""
+    def create_asked_view(self, asked: MaterializedView) -> MaintainedJoin | MaintainedQuery:
+        """Creates a view from the parts of the statement; see `create_materialized_view`."""
         return self._in_spark(self._planned(asked).create())
 
     def explain_view(self, asked: MaterializedView | None, name: str) -> tuple[str, ...]:
@@ -147,15 +149,7 @@ class StoreViews(ABC):
             InvalidRequest: ``no-view``: a table that is written to; ``view-cycle``. Or as `MaintainedQuery.refresh`:
                 the views that were refreshed before stay so.
         """
-        views = [self.maintained_view(name) for name in names]  # raises what is wrong before anything is done
-        asked = [view.table.identifier for view in views]
-        order = refresh_order(asked, partial(inputs_of, self.store))
-        found: list[tuple[MaintainedJoin | MaintainedQuery, Refreshed | RefreshedQuery]] = []
-        for name in order:
-            view = self.maintained_view(name)
-            if (done := view.rebuild() if rebuild and name in asked else view.refresh()) is not None:
-                found.append((view, done))
-        return found
+        return refresh_views(names, partial(inputs_of, self.store), self.maintained_view, rebuild=rebuild)
 
     def examine(self, name: str) -> Report:
         """Checks a table as `tablestore.Store.examine`, and compares the rows of any view with its query."""

@@ -251,7 +251,9 @@ class _Reader:
         one = sources.pop() if len(sources) == 1 else None
         local = one if one is not None and scope.inputs[one].member and _is_safe(expression, scope) else None
         text = self.query.text[slice(*place)] + (".start" if is_window(expression) else "")
-        return Address(name, text, shown(expression), local, may_be_null(expression, tree, scope))
+        whole = scope.whole(expression) if local is not None else None
+        column = whole.column if whole is not None else ""
+        return Address(name, text, shown(expression), local, may_be_null(expression, tree, scope), column)
 
     def _partitioned(self, block: Block, scope: Scope, windows: Sequence[exp.Expr]) -> Block:
         tree = block.text.tree
@@ -271,7 +273,8 @@ class _Reader:
             source = scope.inputs[name.source]
             text = source.text_of(name.column)
             result = next((item.name for item in block.items if item.origin == name), "")
-            address.append(Address(result, text, text, name.source if source.member else None, True))
+            local = name.source if source.member else None
+            address.append(Address(result, text, text, local, True, name.column if source.member else ""))
         return replace(block, form=Form.PARTITIONS, address=tuple(address))
 
 

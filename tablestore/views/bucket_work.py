@@ -19,6 +19,7 @@ from filestore.lazily import pl
 from filestore.model.definition import TableDefinition
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.reading.difference import Spill
+from filestore.reading.scan import plan_scan
 from filestore.rows.equality import same_rows
 from filestore.rows.frames import arrow_table, frame_of, polars_schema
 from filestore.sorting.chunks import BUCKET_COLUMN
@@ -58,7 +59,7 @@ class LeftRows:
             if not self.keys.height:
                 return iter(())
             where = _names_one_of(query, self.keys, polars_schema(self.state.definition.schema.to_arrow()))
-        return rows_of(self.table, self.state, bucket, self.columns, where)
+        return rows_of(self.table, plan_scan(self.state, self.columns, where).of_buckets({bucket}), where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,8 @@ class BucketWork:
             rows = joined(self.query, self._key, left, self._right(left)).rows
             different += _different(rows, self._stored_rows(rows.select(self._key)), self._key)
             results += rows.height
-        stored = sum(rows.height for rows in rows_of(self.stored, self.output, self.bucket, self._key[:1]))
+        plan = plan_scan(self.output, self._key[:1]).of_buckets({self.bucket})
+        stored = sum(rows.height for rows in rows_of(self.stored, plan))
         return Compared(results, stored, different)
 
     def batches(self, definition: TableDefinition, disk: Spill) -> Iterator[pa.RecordBatch]:

@@ -12,15 +12,17 @@ from filestore.checks.report import Finding
 from filestore.errors import AlreadyExists, InvalidRequest, NotFound, TableStoreError, Unavailable, Unsupported
 from filestore.model.definition import TableDefinition
 from tablestore.table import Table
+from tablestore.table_names import split
 from tablestore.views.event_join import EventJoin, explained_events
 from tablestore.views.examination import unchecked
 from tablestore.views.join_query import JoinKind, JoinQuery, parse_join
 from tablestore.views.join_sides import ordered
 from tablestore.views.maintained import MaintainedJoin, explained_join
-from tablestore.views.maintained_query import MaintainedQuery, QueryEngine, explained_query
+from tablestore.views.maintained_query import MaintainedQuery, explained_query
 from tablestore.views.output_table import VIEW_QUERY, output_key, output_options, output_schema
+from tablestore.views.query_engines import QueryEngine, QueryEngines
 from tablestore.views.refresh_order import refresh_order
-from tablestore.views.statement import join_of_statement, looks_up_events
+from tablestore.views.statement import Place, join_of_statement, looks_up_events
 from tablestore.views.view_creation import MaterializedView, QueryTable, query_table
 from tablestore.views.view_plan import check_key
 from tablestore.views.view_query import parse_view, view_of_statement
@@ -35,6 +37,7 @@ __all__ = [
     "begin_join",
     "check_no_cycle",
     "compare_view",
+    "created_here",
     "drop_view",
     "inputs_of",
     "open_join",
@@ -124,8 +127,8 @@ class PlannedView:
         asked: The statement.
         tables: The tables that its query reads, by name.
         join: The query, if it is a join of columns of two tables by a primary key.
-        made: The table of the view, if Spark refreshes it.
-        engine: Spark.
+        made: The table of the view, if it is another query.
+        spark: Spark, if this process has it.
     """
 
     store: Store
@@ -133,7 +136,7 @@ class PlannedView:
     tables: Mapping[str, Table]
     join: JoinQuery | None
     made: QueryTable | None
-    engine: QueryEngine
+    spark: QueryEngine | None
 
     def create(self) -> MaintainedJoin | MaintainedQuery:
         """Creates the view's table, which nobody has refreshed yet; `AlreadyExists` (``table-exists``)."""
@@ -146,7 +149,7 @@ class PlannedView:
         assert self.made is not None
         key, options = self.made.primary_key, self.made.options
         self.store.create_table(name, self.made.schema, primary_key=key, options=options, comment=comment)
-        return MaintainedQuery(self.store.table(name), list(self.tables.values()), self.engine)
+        return MaintainedQuery(self.store.table(name), list(self.tables.values()), self.spark)
 
     def explain(self) -> tuple[str, ...]:
         """Returns how the view would be refreshed, a line each."""
@@ -154,18 +157,18 @@ class PlannedView:
             explained = explained_join if self.join.time is None else explained_events
             return explained(self.asked.name, self.join)
         assert self.made is not None
-        return explained_query(self.asked.name, self.made.plan)
+        return explained_query(self.asked.name, self.made.plan, self.made.why_spark)
 
 
 def planned_view(
-    store: Store, asked: MaterializedView, engine: QueryEngine, settings: Mapping[str, str]
+    store: Store, asked: MaterializedView, spark: QueryEngine | None, settings: Mapping[str, str]
 ) -> PlannedView:
     """Plans a view.
 
     Args:
         store: The store.
         asked: The statement.
-        engine: Spark, for all queries but joins of columns of two tables by a primary key.
+        spark: Spark, for queries that this process does not compute; None without it.
         settings: Options that such a view has, with the settings of Spark in which its query runs.
 
     Raises:
@@ -181,18 +184,37 @@ def planned_view(
     join = _plain_join(asked, definition_of)
     if join is not None:
         check_key(output_key(join, definition_of(join.left)), asked.primary_key)
-        return PlannedView(store, asked, tables, join, None, engine)
+        return PlannedView(store, asked, tables, join, None, spark)
     query = view_of_statement(asked.query, asked.place, definition_of)
     states = {name: tables[name].filestore.state() for name in query.tables}
     definitions = {name: state.definition for name, state in states.items()}
     versions = {name: state.version for name, state in states.items()}
-    made = query_table(query, replace(asked, options={**settings, **asked.options}), definitions, versions, engine)
+    asked = replace(asked, options={**settings, **asked.options})
+    made = query_table(query, asked, definitions, versions, QueryEngines(store.table, spark))
     read = {name: tables[name] for name in query.tables}
-    return PlannedView(store, asked, read, None, made, engine)
+    return PlannedView(store, asked, read, None, made, spark)
+
+
+_SETTINGS = {"view.setting.spark.sql.ansi.enabled": "true", "view.setting.spark.sql.session.timeZone": "UTC"}
+"""The settings of Spark by which a query means what this process computes: a Spark that refreshes it has them, too."""
+
+
+def created_here(  # what a view can have are its arguments
+    store: Store,
+    name: str,
+    query: str,
+    primary_key: Sequence[str],
+    options: Mapping[str, str],
+    comment: str | None,
+) -> MaintainedJoin | MaintainedQuery:
+    """Implements `tablestore.Store.create_materialized_view`."""
+    place = Place("", split(name)[0])
+    asked = MaterializedView(name, query, place, options, comment, tuple(primary_key))
+    return planned_view(store, asked, None, _SETTINGS).create()
 
 
 def _plain_join(asked: MaterializedView, definition_of: Callable[[str], TableDefinition]) -> JoinQuery | None:
-    """Returns the query as a join that is refreshed without Spark; None if it is none."""
+    """Returns the query as a join that is maintained bucket by bucket; None if it is none."""
     try:
         return join_of_statement(asked.query, asked.place, definition_of)
     except (Unsupported, InvalidRequest):
@@ -296,14 +318,14 @@ def check_no_cycle(store: Store, name: str, inputs: Sequence[str]) -> None:
     refresh_order([own], lambda one: inputs if one == own else inputs_of(store, one))
 
 
-def compare_view(store: Store, name: str, engine: QueryEngine | None = None) -> list[Finding]:
+def compare_view(store: Store, name: str, spark: QueryEngine | None = None) -> list[Finding]:
     """Compares the rows of a view with its query, if the tables of the query are there and may be read."""
     try:
         view = open_view(store, name)
     except TableStoreError as error:
         return [unchecked(error.message)]
-    if engine is not None and isinstance(view, MaintainedQuery):
-        view = view.executed_by(engine)
+    if spark is not None and isinstance(view, MaintainedQuery):
+        view = view.executed_by(spark)
     return view.compare()
 
 

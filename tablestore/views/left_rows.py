@@ -1,16 +1,15 @@
-"""The keys of a table that have changed between two versions, and the rows of one of its buckets."""
+"""The keys of a table that have changed between two versions, and the rows of a plan."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 
-from filestore.delta.state import TableState
 from filestore.files.writer import TableFiles
 from filestore.lazily import pl
 from filestore.lookup.search import search
-from filestore.reading.scan import plan_scan, scan_frames
+from filestore.reading.scan import ScanPlan, scan_frames
 from filestore.rows.frames import frame_of, larger_frames
 from tablestore.reading.version_changes import PIECE_BYTES, PIECE_ROWS, Changes
 
@@ -30,17 +29,19 @@ def changed_keys(changes: Changes, most: int) -> pl.DataFrame | None:
     return pl.concat(pieces)
 
 
-def rows_of(
-    table: TableFiles, state: TableState, bucket: int, columns: Sequence[str], where: pl.Expr | None = None
-) -> Iterator[pl.DataFrame]:
-    """Reads some columns of the rows of one bucket.
+def rows_of(table: TableFiles, plan: ScanPlan, where: pl.Expr | None = None) -> Iterator[pl.DataFrame]:
+    """Reads the rows of a plan, in pieces that are worth a look-up.
 
-    With a condition, which must not fail for any value, it reads those that fulfil it.
+    Args:
+        table: The table.
+        plan: The plan.
+        where: Its condition, if it has one, which must not fail for any value: the column is searched for it first.
     """
-    plan = plan_scan(state, columns, where).of_buckets({bucket})
     if where is None or plan.keys is not None:
         return larger_frames(scan_frames(table, plan), PIECE_ROWS, PIECE_BYTES)
     merged = {slot.slot for slot in plan.pending}
     overlaid = replace(plan, files=tuple(file for file in plan.files if file.slot in merged))
-    found = search(table, (file for file in plan.files if file.slot not in merged), where, columns, PIECE_ROWS)
+    found = search(
+        table, (file for file in plan.files if file.slot not in merged), where, plan.schema.names, PIECE_ROWS
+    )
     return larger_frames(chain(scan_frames(table, overlaid), found), PIECE_ROWS, PIECE_BYTES)

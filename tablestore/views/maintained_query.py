@@ -1,36 +1,32 @@
-"""`MaintainedQuery`: keeps the table of a view equal to a query that Spark runs."""
+"""`MaintainedQuery`: keeps the table of a view equal to a query."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 from filestore.arguments import checks_arguments
 from filestore.checks.report import Finding
 from filestore.delta.state import TableState
-from filestore.errors import InvalidRequest, NotFound, TableStoreError, Unsupported
+from filestore.errors import InvalidRequest, NotFound, Unsupported
 from filestore.model.definition import TableDefinition
 from filestore.model.schema import Schema
 from filestore.model.types import to_sql
-from filestore.operations.replaced_rows import ChangeRunner, changes_in_threads
 from tablestore.table import Table
 from tablestore.views.examination import cannot_be_refreshed, different_rows, unchecked
 from tablestore.views.output_table import VIEW_QUERY
+from tablestore.views.query_engines import QueryEngine, QueryEngines
+from tablestore.views.query_work import QueryWork
 from tablestore.views.refresh_plan import RefreshPlan
 from tablestore.views.view import InputLag, View
 from tablestore.views.view_plan import Incremental, Mode, ViewPlan, Whole, plan_view, with_key
-from tablestore.views.view_query import ViewQuery, parse_view
+from tablestore.views.view_query import parse_view
 from tablestore.views.view_settings import other_meaning, settings_of
-from tablestore.writing.write_job import WriteRunner
 
 __all__ = [
     "MaintainedQuery",
-    "QueryEngine",
-    "QueryWork",
     "RefreshedQuery",
-    "RowCounts",
     "explained_query",
 ]
 
@@ -50,72 +46,9 @@ class RefreshedQuery:
     whole: bool
 
 
-@dataclass(frozen=True, slots=True)
-class QueryWork:
-    """The work of a refresh, or of a comparison.
-
-    Attributes:
-        query: The query.
-        plan: The plan of its refreshes.
-        settings: Settings of Spark with which it runs.
-        until: For each of the query's tables the version that is read.
-        since: For each of them the version whose result is stored; None to compute all rows.
-        output: The view's table, whose rows are compared.
-        version: The version of it.
-        tables: All these tables as the view has opened them, by name: another one may have a name meanwhile. Empty for
-            a view that is created.
-    """
-
-    query: ViewQuery
-    plan: ViewPlan
-    settings: Mapping[str, str]
-    until: Mapping[str, int]
-    since: Mapping[str, int] | None = None
-    output: str = ""
-    version: int = 0
-    tables: Mapping[str, Table] = field(default_factory=dict)
-
-    def require_tables(self) -> None:
-        """Raises `NotFound` (``table-replaced``) if a table was dropped, or dropped and created again, meanwhile."""
-        for table in self.tables.values():
-            table.filestore.state()
-
-
-@dataclass(frozen=True, slots=True)
-class RowCounts:
-    """A comparison of stored rows with the query's result.
-
-    Attributes:
-        different: The rows that only one of them has.
-        results: The rows of the result.
-        stored: The stored rows.
-    """
-
-    different: int
-    results: int
-    stored: int
-
-
-class QueryEngine(Protocol):
-    """Computes rows: Spark."""
-
-    @property
-    def changes(self) -> ChangeRunner:
-        """Computes the change data of refreshes that replace all rows."""
-
-    def schema(self, work: QueryWork) -> Schema:
-        """Returns the columns of the query's result."""
-
-    def runner(self, work: QueryWork, definition: TableDefinition) -> WriteRunner:
-        """Returns what writes the rows of a refresh."""
-
-    def compare(self, work: QueryWork) -> RowCounts:
-        """Compares stored rows with the query's result."""
-
-
 @checks_arguments("engine")
 class MaintainedQuery(View[RefreshedQuery]):
-    """The result of a query as a table. `tablestore.spark.SparkStore.create_view` makes it.
+    """The result of a query as a table. `tablestore.Store.create_materialized_view` makes it.
 
     Attributes:
         table: The view's table, which everybody may read.
@@ -123,14 +56,15 @@ class MaintainedQuery(View[RefreshedQuery]):
         plan: The plan of its refreshes.
     """
 
-    def __init__(self, table: Table, inputs: Sequence[Table], engine: QueryEngine | None = None) -> None:
-        super().__init__(table, inputs, changes_in_threads if engine is None else engine.changes)
+    def __init__(self, table: Table, inputs: Sequence[Table], spark: QueryEngine | None = None) -> None:
+        self._engines = QueryEngines(self._opened, spark)
+        super().__init__(table, inputs, self._engines.changes)
         self.query = parse_view(str(table.definition.options[VIEW_QUERY]))
-        self._engine = engine
+        self._planned: tuple[tuple[TableDefinition, ...], ViewPlan] | None = None
 
-    def executed_by(self, engine: QueryEngine) -> MaintainedQuery:
-        """Returns the same view, with what computes its rows."""
-        return MaintainedQuery(self.table, self.inputs, engine)
+    def executed_by(self, spark: QueryEngine) -> MaintainedQuery:
+        """Returns the same view, with Spark for what this process does not compute."""
+        return MaintainedQuery(self.table, self.inputs, spark)
 
     @property
     def plan(self) -> ViewPlan:
@@ -147,29 +81,36 @@ class MaintainedQuery(View[RefreshedQuery]):
         return list(refreshed.inputs.items())
 
     def explain(self) -> tuple[str, ...]:
-        """Returns how it is refreshed, a line each: incrementally, or as a whole with the reason.
+        """Returns how it is refreshed, a line each: incrementally, or as a whole with the reason; here, or in Spark.
 
-        If its tables have changed so that it cannot be refreshed, one line says why. Without Spark only the plan is
-        looked at, and not whether the tables still have the columns of the query.
+        If its tables have changed so that it cannot be refreshed, one line says why. Where Spark computes it, and this
+        process has none, only the plan is looked at, and not whether the tables still have the columns of the query.
         """
         output, states = self.table.filestore.state(), self._newest()
         try:
             plan = self._plan(output, states)
-            if self._engine is not None:
-                versions = self._by_name([state.version for state in states])
-                self._check_query(QueryWork(self.query, plan, self._settings, versions), output)
+            versions = self._by_name([state.version for state in states])
+            work = QueryWork(self.query, plan, self._settings, versions, tables=self._tables)
+            why_spark = self._engines.why_spark(work, output.definition.options["view.local-memory"])
+            if why_spark is None or self._engines.spark is not None:
+                self._check_query(work, output)
         except (NotFound, InvalidRequest, Unsupported) as error:
             return cannot_be_refreshed(self.table.identifier, error)
-        return explained_query(self.table.identifier, plan)
+        return explained_query(self.table.identifier, plan, why_spark)
 
     def _plan(self, output: TableState, states: Sequence[TableState]) -> ViewPlan:
         definition = output.definition
+        read = (definition, *(state.definition for state in states))
+        if self._planned is not None and self._planned[0] == read:
+            return self._planned[1]
         definitions = {table.identifier: state.definition for table, state in zip(self.inputs, states, strict=True)}
         key = definition.primary_key
         plan = with_key(plan_view(self.query, definitions, self._settings, key), definition.schema, (), Mode.AUTO)
         if isinstance(plan, Incremental) and set(plan.key) != set(key):
             plan = Whole("its table was created without the key that the query has")
-        return with_key(plan, definition.schema, (), Mode(definition.options["view.incremental"]))
+        plan = with_key(plan, definition.schema, (), Mode(definition.options["view.incremental"]))
+        self._planned = read, plan
+        return plan
 
     def _check(self, output: TableState, states: Sequence[TableState]) -> None:
         self._plan(output, states)
@@ -192,7 +133,6 @@ class MaintainedQuery(View[RefreshedQuery]):
         states: Sequence[TableState],
         before: Sequence[TableState] | None,
     ) -> tuple[RefreshedQuery, int]:
-        engine = self._required_engine
         own = self._plan(output, states)
         whole = before is None or isinstance(own, Whole)
         work = QueryWork(
@@ -207,14 +147,14 @@ class MaintainedQuery(View[RefreshedQuery]):
         )
         if before is None or not _same_schemas(before, states):  # those of the last refresh were checked by it
             self._check_query(work, output)
-        runner = engine.runner(work, output.definition)
+        runner = self._engines.runner(work, output.definition)
         snapshot = self._writer.write(runner, overwrite=whole, app=plan.app, base=output, retries=True)
         return RefreshedQuery(snapshot.version, work.until, whole), snapshot.version
 
     def _check_query(self, work: QueryWork, output: TableState) -> None:
         """Checks that the query still runs over its tables, with the columns of the view; raises ``view-outdated``."""
         try:
-            result = self._required_engine.schema(work)
+            result = self._engines.schema(work)
         except InvalidRequest as error:
             if error.code != "view-query":
                 raise
@@ -234,15 +174,14 @@ class MaintainedQuery(View[RefreshedQuery]):
             )
 
     def _compared(self, output: TableState, read: Sequence[int]) -> list[Finding]:
-        engine = self._required_engine
         states = [table.filestore.state(version) for table, version in zip(self.inputs, read, strict=True)]
         plan = self._plan(output, states)
         if not plan.repeatable:
             return [unchecked("the query may have other rows each time that it runs")]
         own, name = self._settings, self.table.identifier
         work = QueryWork(self.query, plan, own, self._by_name(read), None, name, output.version, self._tables)
-        self._check_columns(engine.schema(work), output)
-        counts = engine.compare(work)
+        self._check_columns(self._engines.schema(work), output)
+        counts = self._engines.compare(work, output.definition.options["view.local-memory"])
         if not counts.different:
             return []
         return [different_rows(counts.different, counts.results, counts.stored, read)]
@@ -258,11 +197,8 @@ class MaintainedQuery(View[RefreshedQuery]):
     def _settings(self) -> dict[str, str]:
         return settings_of(self.table.definition.options.as_dict())
 
-    @property
-    def _required_engine(self) -> QueryEngine:
-        if self._engine is None:
-            raise needs_spark(self.table.identifier)
-        return self._engine
+    def _opened(self, name: str) -> Table:
+        return self._tables[name]
 
 
 def _columns_in_sql(schema: Schema) -> list[tuple[str, str]]:
@@ -275,16 +211,15 @@ def _same_schemas(before: Sequence[TableState], after: Sequence[TableState]) -> 
     return all(former.definition.schema == now.definition.schema for former, now in pairs)
 
 
-def explained_query(name: str, plan: ViewPlan) -> tuple[str, ...]:
-    """Returns how a view that Spark computes is refreshed, a line each."""
-    how = "incrementally, by Spark" if isinstance(plan, Incremental) else f"as a whole, by Spark: {plan.reason}"
-    return (f"{name} is refreshed {how}", *plan.described())
+def explained_query(name: str, plan: ViewPlan, why_spark: str | None) -> tuple[str, ...]:
+    """Returns how the view of a query is refreshed, a line each.
 
-
-def needs_spark(name: str) -> TableStoreError:
-    """Returns the error for a view that only Spark can compute."""
-    return Unsupported(
-        f"the rows of {name} are computed by Spark: open it with tablestore.spark.SparkStore, or use "
-        "REFRESH MATERIALIZED VIEW or 'tablestore refresh'",
-        code="needs-spark",
-    )
+    Args:
+        name: The view.
+        plan: The plan of its refreshes.
+        why_spark: Why Spark computes it; None if this process does.
+    """
+    where = "in this process" if why_spark is None else "by Spark"
+    how = f"incrementally, {where}" if isinstance(plan, Incremental) else f"as a whole, {where}: {plan.reason}"
+    spark = () if why_spark is None else (f"Spark computes it, since {why_spark}",)
+    return (f"{name} is refreshed {how}", *plan.described(), *spark)

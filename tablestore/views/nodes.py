@@ -119,6 +119,7 @@ class Address:
         local: The member from whose row alone it follows, for every row of it, also for those that WHERE leaves out:
             it fails for none. None if there is no such member.
         nullable: Whether it may be null, as far as that can be seen.
+        column: The column of that member that it is; empty for any other expression.
     """
 
     name: str
@@ -126,6 +127,7 @@ class Address:
     shown: str
     local: int | None
     nullable: bool
+    column: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

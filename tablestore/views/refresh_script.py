@@ -20,7 +20,7 @@ from tablestore.views.select_text import Span
 from tablestore.views.view_plan import Incremental
 from tablestore.views.view_query import TableUse
 
-__all__ = ["OWN", "Changed", "Rows", "Script", "Step", "refresh_script"]
+__all__ = ["OWN", "Changed", "Made", "Matching", "Query", "Rows", "Script", "refresh_script"]
 
 OWN = "_tablestore_"
 """Names of relations and columns that begin so are ours."""
@@ -53,18 +53,40 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """A relation that a query makes of relations before it.
+class Matching:
+    """The rows of a table in one version whose columns have the values of a row of another relation. Nulls are equal.
 
     Attributes:
-        name: Its name.
+        rows: The rows.
+        columns: The columns.
+        keys: The other relation.
+        values: Its column for each of them.
+    """
+
+    rows: Rows
+    columns: tuple[str, ...]
+    keys: str
+    values: tuple[str, ...]
+
+    def text(self, rows: str) -> str:
+        """Returns the query, over a relation that has all rows."""
+        return _matching(rows, self.columns, self.keys, self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """The result of a query over relations before it.
+
+    Attributes:
         text: The query.
         is_keys: Whether it has keys, which are used several times and are to be computed once.
     """
 
-    name: str
     text: str
-    is_keys: bool
+    is_keys: bool = False
+
+
+Made = Rows | Changed | Matching | Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +94,12 @@ class Script:
     """The computation of a refresh.
 
     Attributes:
-        read: The relations that it begins with, by name.
-        steps: Those that it makes, in their order.
+        relations: The relations that it reads and makes, by name, in their order.
         keys: The name of that with the keys of the result that may differ.
         rows: The name of that with the new rows of these keys.
     """
 
-    read: Mapping[str, Rows | Changed]
-    steps: tuple[Step, ...]
+    relations: Mapping[str, Made]
     keys: str
     rows: str
 
@@ -95,7 +115,7 @@ def refresh_script(plan: Incremental, since: Mapping[str, int], until: Mapping[s
     writer = _Writer(plan, since, until)
     keys = writer.touched()
     rows = writer.relation(_matching(writer.new_rows(keys), plan.key, keys, plan.key))
-    return Script(dict(writer.read), tuple(writer.steps), keys, rows)
+    return Script(dict(writer.relations), keys, rows)
 
 
 @dataclass
@@ -103,14 +123,16 @@ class _Writer:
     plan: Incremental
     since: Mapping[str, int]
     until: Mapping[str, int]
-    read: dict[str, Rows | Changed] = field(default_factory=dict)
-    steps: list[Step] = field(default_factory=list)
+    relations: dict[str, Made] = field(default_factory=dict)
     _names: dict[object, str] = field(default_factory=dict)
 
     def relation(self, text: str, *, is_keys: bool = False) -> str:
-        """Adds a step; returns the name of what it makes."""
-        name = f"{OWN}{len(self.read) + len(self.steps)}"
-        self.steps.append(Step(name, text, is_keys))
+        """Adds what a query makes; returns its name."""
+        return self._added(Query(text, is_keys))
+
+    def _added(self, made: Made) -> str:
+        name = f"{OWN}{len(self.relations)}"
+        self.relations[name] = made
         return name
 
     # ---------------------------------------------------------------------------------------- what changes reach
@@ -214,17 +236,29 @@ class _Writer:
                 taken = [_in_place_of(source, self._images(source.node, new))]
                 found.append(self._select(block, new, taken, items))
             else:
-                found.append(self._select(block, new, [], items, self._names_a_changed_row(block, number)))
+                found.append(self._naming_a_changed_row(block, number, new, items))
         return found
 
-    def _names_a_changed_row(self, block: Block, number: int) -> str:
-        """Returns a condition: columns that rows of an input have to equal have the values of a changed one."""
+    def _naming_a_changed_row(self, block: Block, number: int, new: bool, items: str | None) -> str:
+        """Returns a query of the joined rows whose columns that have to equal an input's have those of a changed row.
+
+        A member has only rows with such values: each joined row is made of one of its rows.
+        """
         source = block.inputs[number]
         own = [f"{OWN}equal_{place}" for place in range(len(source.equal))]
         columns = [column for column, _ in source.equal]
         make = partial(self._values_of_images, source.node, columns, own, is_keys=True)
         keys = self._once((id(source), None), make)
-        return _exists(keys, own, [_text(block, other) for _, other in source.equal])
+        equal = [(name, value) for (_, name), value in zip(source.equal, own, strict=True)]
+        taken = []
+        for at, other in enumerate(block.inputs):
+            pairs = [(name.column, value) for name, value in equal if name.source == at]
+            if pairs and other.member and isinstance(other.node, Scan):
+                named, values = zip(*pairs, strict=True)
+                made = Matching(self._rows(other.node.table, new), named, keys, values)
+                taken.append(_in_place_of(other, self._once(made, partial(self._added, made))))
+        condition = _exists(keys, own, [_text(block, other) for _, other in source.equal])
+        return self._select(block, new, taken, items, condition)
 
     # ---------------------------------------------------------------------------------------- the query's own text
 
@@ -232,7 +266,7 @@ class _Writer:
         """Returns the relation with all rows of a node in one version."""
         match node:
             case Scan():
-                return self._reading(Rows(node.table, (self.until if new else self.since)[node.table]))
+                return self._reading(self._rows(node.table, new))
             case Block():
                 return self._once((id(node), new, "all"), lambda: self.relation(self._select(node, new, [], None)))
             case UnionAll():
@@ -270,13 +304,19 @@ class _Writer:
             places = [place for place, one in enumerate(address) if one.local == number]
             if not places:
                 continue
+            values = tuple(columns[place] for place in places)
+            plain = [address[place].column for place in places]
+            if isinstance(source.node, Scan) and all(plain):
+                made = Matching(self._rows(source.node.table, new), tuple(plain), keys, values)
+                taken.append(_in_place_of(source, self._added(made)))
+                continue
             own = [f"{OWN}local_{place}" for place in places]
             parts = [f"{address[place].text} AS {quoted(name)}" for place, name in zip(places, own, strict=True)]
             mine = [_text(block, Name(number, column)) for column in columns_of(source.node)]
             alias = f" AS {quoted(source.alias)}" if source.alias else ""
             rows = self.relation(f"SELECT {', '.join([*mine, *parts])} FROM {self._all(source.node, new)}{alias}")
             listed = ", ".join(map(quoted, columns_of(source.node)))
-            found = _matching(rows, own, keys, [columns[place] for place in places], listed)
+            found = _matching(rows, own, keys, values, listed)
             taken.append(_in_place_of(source, self.relation(found)))
         return self.relation(self._select(block, new, taken, None))
 
@@ -317,7 +357,7 @@ class _Writer:
         begin, end = block.text.span
         if not begin <= use.span[0] < end or any(one[0] <= use.span[0] < one[1] for one, _ in taken):
             return ""
-        return self._reading(Rows(use.name, (self.until if new else self.since)[use.name]))
+        return self._reading(self._rows(use.name, new))
 
     # ---------------------------------------------------------------------------------------- tables
 
@@ -325,12 +365,10 @@ class _Writer:
         return any(self.since[scan.table] != self.until[scan.table] for scan in scans_of(node))
 
     def _reading(self, what: Rows | Changed) -> str:
-        def made() -> str:
-            name = f"{OWN}{len(self.read) + len(self.steps)}"
-            self.read[name] = what
-            return name
+        return self._once(what, lambda: self._added(what))
 
-        return self._once(what, made)
+    def _rows(self, table: str, new: bool) -> Rows:
+        return Rows(table, (self.until if new else self.since)[table])
 
     def _once(self, place: object, make: Callable[[], str]) -> str:
         if place not in self._names:
@@ -348,7 +386,7 @@ def _column(block: Block, name: str) -> Address:
     item = next(item for item in block.items if item.name == name)
     if item.origin is None or block.form is not Form.ROWS or not block.inputs[item.origin.source].member:
         return Address(name, name, name, None, item.nullable)
-    return Address(name, _text(block, item.origin), name, item.origin.source, item.nullable)
+    return Address(name, _text(block, item.origin), name, item.origin.source, item.nullable, item.origin.column)
 
 
 def _address(number: int) -> str:

@@ -53,8 +53,8 @@ class Place:
         shown = table.sql(_DIALECT, comments=False)
         if not self.catalog:
             raise Unsupported(
-                f"{table.catalog!r} in {shown} is a catalog of Spark, and a query given to create_view names tables of "
-                f"its own store, without a catalog: write {found}",
+                f"{table.catalog!r} in {shown} is a catalog of Spark, and the query of a view that Python creates "
+                f"names tables of its own store, without a catalog: write {found}",
                 code="view-query",
             )
         raise Unsupported(

@@ -1,15 +1,16 @@
-"""Creates the table of a view that Spark refreshes: its columns, key and options follow from the query."""
+"""Creates the table of a view: its columns, key and options follow from the query."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from filestore.errors import InvalidRequest
 from filestore.model.definition import TableDefinition
 from filestore.model.schema import Column, Schema
-from tablestore.views.maintained_query import QueryEngine, QueryWork
 from tablestore.views.output_table import VIEW_QUERY
+from tablestore.views.query_engines import QueryEngines
+from tablestore.views.query_work import QueryWork
 from tablestore.views.statement import Place
 from tablestore.views.view_plan import Incremental, Mode, ViewPlan, plan_view, with_key
 from tablestore.views.view_query import ViewQuery
@@ -48,12 +49,14 @@ class QueryTable:
         schema: Its columns.
         primary_key: Its key; empty if it has none.
         options: Its options.
+        why_spark: Why Spark computes it; None if this process does.
     """
 
     plan: ViewPlan
     schema: Schema
     primary_key: tuple[str, ...]
     options: Mapping[str, str]
+    why_spark: str | None
 
 
 def query_table(
@@ -61,33 +64,36 @@ def query_table(
     asked: MaterializedView,
     definitions: Mapping[str, TableDefinition],
     versions: Mapping[str, int],
-    engine: QueryEngine,
+    engines: QueryEngines,
 ) -> QueryTable:
-    """Returns the table for a query, of which Spark says the columns.
+    """Returns the table for a query.
 
     Args:
         query: The query.
         asked: The statement; its options have the settings of the query.
         definitions: Those of the query's tables, by name.
         versions: The versions that have these definitions.
-        engine: Spark.
+        engines: What computes its rows, and says its columns.
 
     Raises:
-        InvalidRequest: ``view-query``: Spark refuses the query; ``view-key``: another key follows from it;
+        InvalidRequest: ``view-query``: the query is refused; ``view-key``: another key follows from it;
             ``view-option``: an option that the view determines.
-        Unsupported: ``view-not-incremental``.
+        Unsupported: ``view-not-incremental``; ``needs-spark``.
     """
     mode = Mode(asked.options.get("view.incremental", Mode.AUTO))
     settings = settings_of(asked.options)
     plan = plan_view(query, definitions, settings, asked.primary_key)
-    schema = engine.schema(QueryWork(query, plan, settings, versions))
+    work = QueryWork(query, plan, settings, versions)
+    schema = engines.schema(work)
     plan = with_key(plan, schema, asked.primary_key, mode)
     key = _spelled(asked.primary_key, schema) or (plan.key if isinstance(plan, Incremental) else ())
     columns = (Column(column.name, column.type, column.name not in key) for column in schema)
     own = {VIEW_QUERY: query.text, "view.engine": "spark"}
     if taken := [name for name in own if asked.options.get(name, own[name]) != own[name]]:
         raise InvalidRequest(f"option {taken[0]!r} of a view follows from its query: leave it out", code="view-option")
-    return QueryTable(plan, Schema(tuple(columns)), key, {**asked.options, **own})
+    most = 0 if asked.options.get("view.local-memory", "").strip() == "0" else 1
+    why_spark = engines.why_spark(replace(work, plan=plan), most)
+    return QueryTable(plan, Schema(tuple(columns)), key, {**asked.options, **own}, why_spark)
 
 
 def _spelled(key: Sequence[str], schema: Schema) -> tuple[str, ...]:

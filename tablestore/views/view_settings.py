@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["other_meaning", "settings_of"]
+__all__ = ["other_meaning", "other_values", "settings_of"]
 
 _SETTING = "view.setting."
 _USUAL = {
@@ -32,4 +32,17 @@ def other_meaning(settings: Mapping[str, str]) -> str | None:
         value = settings.get(name, usual)
         if value.strip().lower() != usual:
             return f"it runs with {name} = {value}, by which its text has another meaning"
+    return None
+
+
+_LOCAL = _USUAL | {"spark.sql.ansi.enabled": "true"}
+_WITHOUT_EFFECT = ("spark.sql.session.timeZone",)
+"""Settings on which no value depends that is computed without Spark: no moment becomes a text or a day."""
+
+
+def other_values(settings: Mapping[str, str]) -> str | None:
+    """Returns a setting by which a query may have other values than those that are computed without Spark, if any."""
+    for name, value in settings.items():
+        if name not in _WITHOUT_EFFECT and value.strip().lower() != _LOCAL.get(name):
+            return f"{name} = {value}"
     return None

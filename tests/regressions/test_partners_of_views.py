@@ -47,7 +47,7 @@ def test_rows_are_found_though_where_asks_for_their_partner(
     orders.write([{"id": 3, "kind": None, "customer": 30}, {"id": 4, "kind": "a", "customer": 40}])
     customers.write([{"id": 40, "tier": 4}])
     tiers.write([{"tier": number, "bonus": 0} for number in (3, 4)])
-    view = lake.create_view("shop.v", query)
+    view = lake.create_materialized_view("shop.v", query)
     view.refresh()
     assert rows(view.table) == before
     customers.write([{"id": 30, "tier": 3, "_kind": "+I"}, {"id": 40, "tier": None, "_kind": "-D"}])
@@ -71,7 +71,7 @@ def test_the_query_may_name_a_joined_key_without_its_table(spark: SparkSession, 
     orders.write([{"id": 1, customer: 10}, {"id": 2, customer: 20}])
     customers.write([{"cid": 10, "name": "Ann"}])
     query = f"SELECT id, name FROM shop.orders LEFT JOIN shop.customers {join} WHERE cid IS NULL OR cid > 0"
-    view = lake.create_view("shop.v", query)
+    view = lake.create_materialized_view("shop.v", query)
     view.refresh()
     customers.write([{"cid": 10, "name": "Bob"}, {"cid": 20, "name": "Eve"}])
     done = view.refresh()

@@ -23,7 +23,7 @@ def lake(spark: SparkSession, store: Store) -> SparkStore:
 
 def test_changes_of_one_branch_have_the_types_of_all(lake: SparkStore) -> None:
     """Only changed branches were read, so that 2 was no 2.00, and its group was not found."""
-    view = lake.create_view(
+    view = lake.create_materialized_view(
         "shop.v",
         "SELECT cast(q.v AS STRING) AS g, count(*) AS c FROM (SELECT x AS v FROM shop.a UNION ALL SELECT n AS v "
         "FROM shop.d) AS q WHERE q.v IS NOT NULL GROUP BY cast(q.v AS STRING)",
@@ -40,7 +40,7 @@ def test_changes_of_one_branch_have_the_types_of_all(lake: SparkStore) -> None:
 
 def test_a_column_that_became_wider_is_computed_again(lake: SparkStore) -> None:
     """Rows that had not changed kept the text of the narrower type."""
-    view = lake.create_view("shop.v", "SELECT k, cast(n AS STRING) AS n FROM shop.d")
+    view = lake.create_materialized_view("shop.v", "SELECT k, cast(n AS STRING) AS n FROM shop.d")
     view.refresh()
     lake.store.table("shop.d").alter("ALTER COLUMN n TYPE DECIMAL(12, 4)")
     lake.store.table("shop.d").write([{"k": 2, "n": Decimal("2.5")}])

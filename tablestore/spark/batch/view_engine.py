@@ -1,4 +1,4 @@
-"""Runs the queries of maintained views in Spark (`tablestore.views.maintained_query.QueryEngine`)."""
+"""Runs the queries of maintained views in Spark (`tablestore.views.query_engines.QueryEngine`)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tablestore.spark.batch.view_session import in_view_session
 from tablestore.spark.batch.writing import spark_runner
 from tablestore.spark.jobs.errors import failure_of, raised_by_python
 from tablestore.table import Table
-from tablestore.views.maintained_query import QueryWork, RowCounts
+from tablestore.views.query_work import QueryWork, RowCounts
 from tablestore.views.view_plan import Incremental
 from tablestore.writing.write_job import TaskOutcome, WriteJob, WriteRunner
 

@@ -21,8 +21,8 @@ from filestore.model.names import quoted
 from filestore.model.rowkind import KIND_COLUMN
 from tablestore.spark.batch.comparing import same
 from tablestore.spark.batch.plan_leaves import other_relation
-from tablestore.views.maintained_query import QueryWork
-from tablestore.views.refresh_script import OWN, Changed, Rows, refresh_script
+from tablestore.views.query_work import QueryWork
+from tablestore.views.refresh_script import OWN, Changed, Made, Matching, Query, Rows, refresh_script
 from tablestore.views.view_plan import Incremental
 
 __all__ = ["NEW", "STORED", "TableReader", "ViewRows", "paired"]
@@ -86,16 +86,23 @@ class ViewRows:
         assert work.since is not None
         script = refresh_script(plan, work.since, work.until)
         frames: dict[str, DataFrame] = {}
-        for name, what in script.read.items():
-            frames[name] = self._rows(what.table, what.version) if isinstance(what, Rows) else self._changes(what)
-        for name, frame in frames.items():
-            frame.createOrReplaceTempView(name)
-        for step in script.steps:
-            found = self.spark.sql(step.text)
-            frames[step.name] = self._kept_keys(found) if step.is_keys else found
-            frames[step.name].createOrReplaceTempView(step.name)
+        for name, made in script.relations.items():
+            frames[name] = self._made(made)
+            frames[name].createOrReplaceTempView(name)
         stored = _matching(self.stored(), plan.key, frames[script.keys])
         return _differences(_as_stored(frames[script.rows]), stored, plan.key)
+
+    def _made(self, made: Made) -> DataFrame:
+        match made:
+            case Rows():
+                return self._rows(made.table, made.version)
+            case Changed():
+                return self._changes(made)
+            case Matching():
+                return self.spark.sql(made.text(self._view(self._rows(made.rows.table, made.rows.version))))
+            case Query():
+                found = self.spark.sql(made.text)
+                return self._kept_keys(found) if made.is_keys else found
 
     def _changes(self, what: Changed) -> DataFrame:
         assert self.work.since is not None

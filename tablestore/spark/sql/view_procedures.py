@@ -33,7 +33,7 @@ def _asked(given: Arguments) -> MaterializedView:
 def _create_view(store: SparkStore, given: Arguments) -> list[Row]:
     name = given["table"]
     try:
-        view = store.create_materialized_view(_asked(given))
+        view = store.create_asked_view(_asked(given))
     except AlreadyExists:
         if not given["if_not_exists"]:
             raise

@@ -40,7 +40,7 @@ def orders(store: Store) -> Table:
     ids=["repeated", "null"],
 )
 def test_a_key_that_the_result_does_not_have_changes_nothing(lake: SparkStore, orders: Table, query: str) -> None:
-    view = lake.create_view("shop.v", query, primary_key=["kind"])
+    view = lake.create_materialized_view("shop.v", query, primary_key=["kind"])
     with pytest.raises(TableStoreError) as caught:
         view.refresh()
     assert isinstance(caught.value, InvalidRequest)
@@ -50,7 +50,7 @@ def test_a_key_that_the_result_does_not_have_changes_nothing(lake: SparkStore, o
 
 
 def test_names_of_tables_are_the_same_in_upper_and_lower_case(lake: SparkStore, orders: Table) -> None:
-    view = lake.create_view(
+    view = lake.create_materialized_view(
         "shop.V", "SELECT Kind, sum(Orders.Amount) AS total FROM Shop.Orders WHERE kind > '' GROUP BY kind"
     )
     assert "incrementally" in view.explain()[0]
@@ -67,7 +67,7 @@ def test_another_table_that_gets_the_name_during_a_refresh_is_not_read(
     lake: SparkStore, store: Store, orders: Table, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """Tables were found by their names, so the rows of the other one became those of a version of the former one."""
-    view = lake.create_view("shop.v", SUMS)
+    view = lake.create_materialized_view("shop.v", SUMS)
     view.refresh()
     orders.write([{"id": 3, "kind": "a", "amount": 4}])
     held = view._held
@@ -101,7 +101,7 @@ def test_a_column_that_is_replaced_during_a_refresh_has_its_former_values(
 ) -> None:
     """Changes had the newest columns, so the view had nulls of the later one for a version that has the former one."""
     orders.alter(f"SET ('schema.evolution-mode' = '{mode}')")
-    view = lake.create_view("shop.v", "SELECT id, amount + 1 AS more FROM shop.orders")
+    view = lake.create_materialized_view("shop.v", "SELECT id, amount + 1 AS more FROM shop.orders")
     view.refresh()
     orders.write([{"id": 3, "kind": "a", "amount": 4}])
     held = view._held
@@ -122,7 +122,7 @@ def test_a_column_that_is_replaced_during_a_refresh_has_its_former_values(
 
 
 def test_columns_are_added_and_versions_expire(lake: SparkStore, orders: Table) -> None:
-    view = lake.create_view("shop.v", SUMS)
+    view = lake.create_materialized_view("shop.v", SUMS)
     view.refresh()
     orders.alter("ADD COLUMN note STRING")
     orders.write([{"id": 3, "kind": "a", "amount": 4, "note": "x"}])
@@ -143,7 +143,7 @@ def test_columns_are_added_and_versions_expire(lake: SparkStore, orders: Table) 
 
 @pytest.mark.deep
 def test_what_another_process_has_refreshed_is_not_repeated(lake: SparkStore, orders: Table) -> None:
-    view = lake.create_view("shop.v", SUMS)
+    view = lake.create_materialized_view("shop.v", SUMS)
     other = lake.maintained_view("shop.v")
     assert view.refresh() is not None
     assert other.refresh() is None
@@ -154,7 +154,9 @@ def test_what_another_process_has_refreshed_is_not_repeated(lake: SparkStore, or
 
 
 def test_a_task_that_fails_changes_nothing(lake: SparkStore, orders: Table) -> None:
-    view = lake.create_view("shop.v", "SELECT kind, sum(10 / amount) AS total FROM shop.orders GROUP BY kind")
+    view = lake.create_materialized_view(
+        "shop.v", "SELECT kind, sum(10 / amount) AS total FROM shop.orders GROUP BY kind"
+    )
     assert "whole" in view.explain()[0]
     orders.write([{"id": 3, "kind": "a", "amount": 0}])
     with pytest.raises(InvalidRequest, match=r"Spark cannot compute the rows: .*Division by zero") as caught:
@@ -170,7 +172,7 @@ def test_settings_are_those_of_the_session_that_created_the_view(lake: SparkStor
     """Quotes meant a column to the refresh of another session, and another type of timestamps made a view outdated."""
     query = """SELECT id, "kind" AS k, '${spark.sql.session.timeZone}' AS s, to_timestamp('2026', 'yyyy') AS t
         FROM shop.orders"""
-    lake.create_view("shop.v", query).refresh()
+    lake.create_materialized_view("shop.v", query).refresh()
     orders.write([{"id": 3, "kind": "c", "amount": 3}])
     other = SparkStore(lake.spark.newSession(), store)
     other.spark.conf.set("spark.sql.ansi.doubleQuotedIdentifiers", "true")
@@ -178,7 +180,7 @@ def test_settings_are_those_of_the_session_that_created_the_view(lake: SparkStor
     view = other.maintained_view("shop.v")
     assert view.refresh() is not None
     assert {(row["k"], row["s"]) for row in rows(view.table)} == {("kind", "${spark.sql.session.timeZone}")}
-    ours = other.create_view("shop.w", 'SELECT id, "kind" AS k FROM shop.orders')
+    ours = other.create_materialized_view("shop.w", 'SELECT id, "kind" AS k FROM shop.orders')
     kept = ours.table.definition.options.as_dict()
     assert kept["view.setting.spark.sql.ansi.doubleQuotedIdentifiers"] == "true"
 
@@ -205,7 +207,7 @@ def test_groups_of_all_types_are_found_again(lake: SparkStore, store: Store) -> 
     ]
     table.write(given)
     names = ", ".join(keys)
-    view = lake.create_view("shop.v", f"SELECT {names}, sum(amount) AS total FROM shop.t GROUP BY {names}")
+    view = lake.create_materialized_view("shop.v", f"SELECT {names}, sum(amount) AS total FROM shop.t GROUP BY {names}")
     view.refresh()
     table.write([row | {"amount": 100} for row in given[:6]])
     done = view.refresh()
@@ -220,7 +222,7 @@ def test_groups_of_all_types_are_found_again(lake: SparkStore, store: Store) -> 
 
 def test_few_changes_are_few_tasks(lake: SparkStore, orders: Table) -> None:
     """Keys of changes that were kept in memory had as many partitions as shuffles have: 200, several times."""
-    view = lake.create_view("shop.v", SUMS)
+    view = lake.create_materialized_view("shop.v", SUMS)
     view.refresh()
     orders.write([{"id": 3, "kind": "a", "amount": 4}])
     before, shuffled = tasks(lake), lake.spark.conf.get("spark.sql.shuffle.partitions")

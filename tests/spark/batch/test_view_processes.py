@@ -41,7 +41,7 @@ def test_two_processes_refresh_a_view_and_are_killed(lake: SparkStore, store: St
         table.alter(*(f"SET {name} = {value}" for name, value in KEEPS_ALL.items()))
         changed(table, dice, 30)
     options = {"changelog-producer": "lookup"} | KEEPS_ALL
-    view = lake.create_view("shop.v", case.query, primary_key=case.primary_key, options=options)
+    view = lake.create_materialized_view("shop.v", case.query, primary_key=case.primary_key, options=options)
     assert isinstance(view, MaintainedQuery)
     command = ["refresh", "--all", "--follow", "--every", "0.05", "--catalog", store.target]
     with ExitStack() as started:

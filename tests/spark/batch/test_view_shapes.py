@@ -31,7 +31,7 @@ def test_a_view_of_a_random_query_equals_it(lake: SparkStore, store: Store, seed
     cases = {f"shop.v{number}": shape(dice) for number in range(depth.times(1, deep=4))}
     views = {}
     for name, case in cases.items():
-        views[name] = lake.create_view(name, case.query, primary_key=case.primary_key)
+        views[name] = lake.create_materialized_view(name, case.query, primary_key=case.primary_key)
         assert "incrementally" in views[name].explain()[0], (case.query, views[name].explain())
         views[name].refresh()
     for _ in range(depth.times(1, deep=5)):

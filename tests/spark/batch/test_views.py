@@ -46,7 +46,7 @@ def lived(lake: SparkStore, store: Store, form: str, seed: int, rounds: int) -> 
     tables = created(store, case)
     for table in tables:
         changed(table, dice, 30)
-    view = lake.create_view(
+    view = lake.create_materialized_view(
         "shop.v", case.query, primary_key=case.primary_key, options={"changelog-producer": "lookup"}
     )
     assert isinstance(view, MaintainedQuery)
