@@ -20,10 +20,20 @@ from tablestore.cli.progress import doing
 from tablestore.cli.signals import ending
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from filestore.files.writer import TableFiles
+    from filestore.model.definition import TableDefinition
+    from filestore.model.files import ChangeFile
+    from filestore.model.schema import Schema
+    from filestore.operations.replaced_rows import ChangeRunner
+    from filestore.reading.difference import SlotDifference
     from tablestore.spark import SparkStore
     from tablestore.store import Store
+    from tablestore.views.query_work import QueryWork, RowCounts
     from tablestore.views.upkeep import RefreshOutcome, Upkeep
     from tablestore.views.view import View
+    from tablestore.writing.write_job import WriteRunner
 
 __all__ = ["refresh"]
 
@@ -44,8 +54,9 @@ def refresh(  # noqa: PLR0913  # a command's options are its arguments
 ) -> None:
     """Add to a maintained view what has changed in the tables that it reads, and before to the views that it reads.
 
-    Spark is started for views that are more than a join of two tables. With [bold]--all[/bold] a view that fails holds
-    up no other one: it is reported, and with [bold]--follow[/bold] tried again later; without it the exit code is 1.
+    Spark is started for a view whose rows this process cannot compute, or that reads more than it has room for. With
+    [bold]--all[/bold] a view that fails holds up no other one: it is reported, and with [bold]--follow[/bold] tried
+    again later; without it the exit code is 1.
 
     [dim]tablestore refresh shop.named_orders --follow[/dim]
     """
@@ -68,13 +79,43 @@ def refresh(  # noqa: PLR0913  # a command's options are its arguments
             _refresh_all(opened, stopped, every)
 
 
+class _SparkWhenNeeded:
+    """Spark, which is started when a view first needs it (`tablestore.views.query_engines.QueryEngine`).
+
+    Args:
+        views: Starts it.
+    """
+
+    def __init__(self, views: _Views) -> None:
+        self._views = views
+
+    @property
+    def changes(self) -> ChangeRunner:
+        return self._changes
+
+    def schema(self, work: QueryWork) -> Schema:
+        return self._views.started().query_engine.schema(work)
+
+    def runner(self, work: QueryWork, definition: TableDefinition) -> WriteRunner:
+        return self._views.started().query_engine.runner(work, definition)
+
+    def compare(self, work: QueryWork) -> RowCounts:
+        return self._views.started().query_engine.compare(work)
+
+    def _changes(self, table: TableFiles, differences: Sequence[SlotDifference]) -> Sequence[tuple[ChangeFile, ...]]:
+        from filestore.operations.replaced_rows import changes_in_threads
+
+        run = changes_in_threads if self._views.lake is None else self._views.lake.query_engine.changes
+        return run(table, differences)
+
+
 class _Views:
     """Opens views; the first one that needs Spark starts it, and the end of the command stops it."""
 
     def __init__(self, store: Store, stack: ExitStack, catalog: str, token: str | None, output: Format) -> None:
         self.output = output
         self._store, self._stack, self._catalog, self._token = store, stack, catalog, token
-        self._lake: SparkStore | None = None
+        self.lake: SparkStore | None = None
 
     def named(self, name: str | None) -> list[str]:
         """Returns the names of a view and of those that it reads, or of all views, each behind those that it reads."""
@@ -91,10 +132,11 @@ class _Views:
         from tablestore.views.maintained import MaintainedJoin
 
         view = open_view(self._store, name)
-        return view if isinstance(view, MaintainedJoin) else self._started().maintained_view(name)
+        return view if isinstance(view, MaintainedJoin) else view.executed_by(_SparkWhenNeeded(self))
 
-    def _started(self) -> SparkStore:
-        if self._lake is None:
+    def started(self) -> SparkStore:
+        """Returns the store in Spark."""
+        if self.lake is None:
             if find_spec("pyspark") is None:
                 raise Unavailable(
                     "a view is computed by Spark, which is not installed: pip install 'lakehouse-tablestore[spark]'",
@@ -108,8 +150,8 @@ class _Views:
             if interrupted is not signal.default_int_handler:  # PySpark's handler would break a refresh off
                 signal.signal(signal.SIGINT, interrupted)
             self._stack.callback(spark.stop)
-            self._lake = SparkStore(spark, self._store)
-        return self._lake
+            self.lake = SparkStore(spark, self._store)
+        return self.lake
 
 
 def _refresh_one(opened: _Views, name: str, rebuild: bool, stopped: threading.Event | None, every: float) -> None:

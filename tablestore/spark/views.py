@@ -127,7 +127,7 @@ class StoreViews(ABC):
     def _planned(self, asked: MaterializedView) -> PlannedView:
         settings = {f"view.setting.{key}": value for key, value in view_settings(self.spark).items()}
         given = replace(asked, options=self._with_defaults(asked.options))
-        return planned_view(self.store, given, self._views(), settings)
+        return planned_view(self.store, given, self.query_engine, settings)
 
     def maintained_view(self, name: str) -> MaintainedJoin | MaintainedQuery:
         """Opens a view of any kind, whose refreshes are Spark jobs; `InvalidRequest` (``no-view``) if it is none."""
@@ -153,7 +153,7 @@ class StoreViews(ABC):
 
     def examine(self, name: str) -> Report:
         """Checks a table as `tablestore.Store.examine`, and compares the rows of any view with its query."""
-        return examine_named(self.store, name, self._views())
+        return examine_named(self.store, name, self.query_engine)
 
     def _with_defaults(self, options: Mapping[str, str]) -> dict[str, str]:
         found = with_defaults(self._defaults(), {VIEW_QUERY: "", **options}, keyed=True)
@@ -162,7 +162,9 @@ class StoreViews(ABC):
     def _in_spark(self, view: MaintainedJoin | MaintainedQuery) -> MaintainedJoin | MaintainedQuery:
         if isinstance(view, MaintainedJoin):
             return view.executed_by(spark_execution(self.spark))
-        return view.executed_by(self._views())
+        return view.executed_by(self.query_engine)
 
-    def _views(self) -> SparkViews:
+    @property
+    def query_engine(self) -> SparkViews:
+        """Computes in Spark the rows of views that a process does not compute itself."""
         return SparkViews(self.spark, self._reader, self.store.table)
