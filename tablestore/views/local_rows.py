@@ -172,5 +172,5 @@ def _nullable(schema: pa.Schema) -> pa.Schema:
 
 def _too_much(size: int, most: int) -> NotLocalError:
     return NotLocalError(
-        f"it would read {size / 1e6:,.0f} MB of rows at once, and view.local-memory is {most / 1e6:,.0f} MB"
+        f"it would read {size / 1e6:.3g} MB of rows at once, and view.local-memory is {most / 1e6:.3g} MB"
     )

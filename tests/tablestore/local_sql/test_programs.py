@@ -1,0 +1,153 @@
+"""Queries that this process computes: their values, what they read, and what is left to Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from tablestore.local_sql.database import Database
+from tablestore.local_sql.programs import Program, Read, translated
+from tablestore.local_sql.refusal import NotLocalError
+from tests.tablestore.local_sql.random_expressions import ROWS
+
+_NESTED = pa.schema([("id", pa.int64()), ("v", pa.int32()), ("tags", pa.list_(pa.string())), ("name", pa.string())])
+_SUM = "SELECT v, count(*) AS n, sum(id) AS total FROM r GROUP BY v"
+
+
+def _result(query: str, rows: pa.Table = ROWS) -> list[tuple[object, ...]]:
+    program = translated({"r": rows.schema, "out": query}, ["out"])
+    return _run(program, rows, "out")
+
+
+def _run(program: Program, rows: pa.Table, name: str) -> list[tuple[object, ...]]:
+    with Database(64 << 20) as database:
+        database.run(program, lambda _, read: [rows.select(read.columns)])
+        found = database.rows(f"SELECT * FROM {name}", program.relations[name].schema)
+        return [tuple(row.values()) for part in found for row in part.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("1 / 4", 0.25),
+        ("7 DIV -2", -3),
+        ("-7 % 3", -1),
+        ("2147483648", 2**31),
+        ("concat('a', nullif(s, s))", None),
+        ("NULL <=> id", False),
+        ("1 IN (2, NULL)", None),
+        ("coalesce(NULL, 2, 3)", 2),
+        ("greatest(1, NULL, 3)", 3),
+        ("CASE 1 WHEN 2 THEN 'a' END", None),
+        ("length('\U0001f600é')", 2),
+        ("DATE '2024-02-28'", date(2024, 2, 28)),
+        ("'a' < 'B'", False),
+        ("CAST(3 AS BIGINT) * 2", 6),
+    ],
+)
+def test_values(expression: str, expected: object) -> None:
+    assert _result(f"SELECT {expression} AS v FROM r WHERE id = 1") == [(expected,)]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "CAST(127 AS TINYINT) + CAST(1 AS TINYINT)",
+        "2147483647 + i FROM r WHERE i > 0",
+        "1 / (id - id)",
+        "1 DIV (id - id)",
+        "1 % (id - id)",
+        "sum(l)",
+        "(SELECT id FROM r)",
+    ],
+)
+def test_errors_are_left_to_spark(expression: str) -> None:
+    """There is a value for none of them in Spark."""
+    head, _, rest = expression.partition(" FROM ")
+    query = f"SELECT {expression} AS v FROM r" if not rest or "(" in head else f"SELECT {head} AS v FROM {rest}"
+    rows = ROWS.filter(pc.greater(ROWS["l"], 0)) if "sum" in expression else ROWS
+    with pytest.raises(NotLocalError, match="DuckDB cannot compute it"):
+        _result(query, rows)
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ("SELECT upper(s) AS v FROM r", r"it has UPPER\(s\)"),
+        (r"SELECT 'a\nb' AS v FROM r", "it has a backslash"),
+        ("SELECT 'it''s' AS v FROM r", "two texts side by side"),
+        ("SELECT b = c = TRUE AS v FROM r", "without parentheses in another comparison"),
+        ("SELECT id FROM r LIMIT 1", "it has LIMIT in SELECT"),
+        ("SELECT id FROM r ORDER BY id", "it has ORDER in SELECT"),
+        ("SELECT a + 1 AS b2, b2 + 1 AS c2 FROM r", "b2 in it is no column"),
+        ("SELECT id AS v FROM r GROUP BY d", "d as a group, whose values are not exact"),
+        ("SELECT DISTINCT d FROM r", "DISTINCT over values that are not exact"),
+        ("SELECT avg(m) AS v FROM r", r"AVG\(m\) of values of type decimal"),
+        ("SELECT i = s AS v FROM r", "int32 and string where they have to be of one type"),
+        ("SELECT id FROM r AS x, r AS y", "id in it may be several columns"),
+        ("SELECT x.id FROM r AS x, r AS z RIGHT JOIN r AS y ON z.id = y.id", "RIGHT or FULL JOIN behind a comma"),
+        ("SELECT id FROM r |> WHERE id > 1", "it has a pipe"),
+        ("SELECT id + 1 FROM r", "has no name"),
+        ("SELECT sum(id) OVER () AS v FROM r", r"it has SUM\(id\) OVER \(\)"),
+        ("SELECT a AS k FROM r GROUP BY a HAVING k2 > 1", "k2 in it is no column"),
+        ("SELECT i AS a, count(*) AS n FROM r GROUP BY i HAVING a > 1", "may be that of a table or of the result"),
+        ("SELECT id FROM r UNION SELECT id FROM r", "UNION without ALL"),
+        ("SELECT id FROM s", "it reads s, which is no table"),
+        ("SELECT m * n * m * n AS v FROM r", "DECIMAL with more than 38 digits"),
+    ],
+)
+def test_what_is_not_known_is_left_to_spark(query: str, why: str) -> None:
+    with pytest.raises(NotLocalError, match=why):
+        _result(query)
+
+
+def _reads(relations: dict[str, pa.Schema | str], wanted: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    program = translated(relations, wanted)
+    return {name: one.columns for name, one in program.relations.items() if isinstance(one, Read)}
+
+
+def test_only_columns_that_are_needed_are_read() -> None:
+    """A table may have columns that are not computed here, as long as the result does not need them."""
+    tables: dict[str, pa.Schema | str] = {"r": _NESTED}
+    assert _reads({**tables, "out": "SELECT id AS a FROM r WHERE v > 1"}, ["out"]) == {"r": ("id", "v")}
+    all_of = {**tables, "all": "SELECT * FROM r AS x", "out": "SELECT v, count(*) AS n FROM all GROUP BY v"}
+    assert _reads(all_of, ["out"]) == {"r": ("v",)}
+    assert _reads({**tables, "out": "SELECT count(*) AS n FROM r"}, ["out"]) == {"r": ("id",)}
+    distinct = {**tables, "d": "SELECT DISTINCT id, v FROM r", "out": "SELECT id FROM d"}
+    assert _reads(distinct, ["out"]) == {"r": ("id", "v")}
+    unused = {**tables, "s": _NESTED, "unused": "SELECT id FROM s", "out": "SELECT id FROM r"}
+    assert _reads(unused, ["out"]) == {"r": ("id",)}
+    with pytest.raises(NotLocalError, match="its column tags has the type"):
+        _reads(all_of, ["all"])
+
+
+def test_columns_that_nothing_needs_are_null() -> None:
+    rows = pa.table({"id": [1, 2], "v": [5, 5], "tags": [["a"], None], "name": ["x", "y"]}, schema=_NESTED)
+    program = translated({"r": _NESTED, "all": "SELECT * FROM r AS x", "out": _SUM.replace("r ", "all ")}, ["out"])
+    assert _run(program, rows, "out") == [(5, 2, 3)]
+
+
+def test_programs_do_not_see_each_other() -> None:
+    program = translated({"r": ROWS.schema, "out": "SELECT id FROM r"}, ["out"])
+    with Database(64 << 20) as one, Database(64 << 20) as other:
+        one.run(program, lambda _, read: [ROWS.select(read.columns)])
+        other.run(program, lambda _, read: [])
+        counts = [
+            sum(part.num_rows for part in each.rows("FROM out", ROWS.select(["id"]).schema)) for each in (one, other)
+        ]
+    assert counts == [ROWS.num_rows, 0]
+
+
+def test_an_error_of_who_reads_rows_stays_what_it_is() -> None:
+    program = translated({"r": ROWS.schema, "out": "SELECT id FROM r"}, ["out"])
+
+    def read(name: str, read: Read) -> Iterable[pa.Table]:
+        yield ROWS.select(read.columns)
+        raise KeyError(name)
+
+    with Database(64 << 20) as database, pytest.raises(KeyError, match="r"):
+        database.run(program, read)
