@@ -34,27 +34,45 @@ class _Engine:
     def __init__(self) -> None:
         self._lock = Lock()
         self._numbers = count()
+        self._process = 0
         self._first: duckdb.DuckDBPyConnection | None = None
-        self._memory = 0
+        self._memory: dict[str, int] = {}
 
-    def connection(self, memory: int) -> tuple[duckdb.DuckDBPyConnection, str]:
-        """Returns a connection, and a name that no other one has got. All programs together have the memory of one."""
+    def attach(self, memory: int) -> tuple[duckdb.DuckDBPyConnection, str]:
+        """Makes a database; returns a connection that uses it, and its name.
+
+        All programs that run at once have the memory of the largest one.
+        """
+        with self._lock:
+            if self._first is None or self._process != os.getpid():  # a fork has none of its threads
+                self._first, self._process, self._memory = self._started(), os.getpid(), {}
+            name = f"program_{next(self._numbers)}"
+            self._memory[name] = memory
+            self._first.execute(f"SET memory_limit = '{max(self._memory.values())}B'")
+            self._first.execute(f"ATTACH ':memory:' AS {name}")
+            connection = self._first.cursor()
+            connection.execute(f"USE {name}")
+            return connection, name
+
+    def detach(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
+        """Forgets a database. Results that were not read to their end have been closed."""
+        connection.close()
+        with self._lock:
+            del self._memory[name]
+            assert self._first is not None
+            self._first.execute(f"DETACH {name}")
+
+    def _started(self) -> duckdb.DuckDBPyConnection:
         import duckdb  # here, since most processes compute no query
 
-        with self._lock:
-            if self._first is None:
-                settings: dict[str, str | bool | int | float | list[str]] = {
-                    "temp_directory": str(Path(gettempdir(), f"tablestore-duckdb-{os.getpid()}")),  # made when needed
-                    "autoinstall_known_extensions": False,
-                    "autoload_known_extensions": False,
-                    "python_enable_replacements": False,
-                    "preserve_insertion_order": False,
-                }
-                self._first = duckdb.connect(":memory:", config=settings)
-            if memory > self._memory:
-                self._first.execute(f"SET memory_limit = '{memory}B'")
-                self._memory = memory
-            return self._first.cursor(), f"program_{next(self._numbers)}"
+        settings: dict[str, str | bool | int | float | list[str]] = {
+            "temp_directory": str(Path(gettempdir(), f"tablestore-duckdb-{os.getpid()}")),  # made when it is needed
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+            "python_enable_replacements": False,
+            "preserve_insertion_order": False,
+        }
+        return duckdb.connect(":memory:", config=settings)
 
 
 _ENGINE = _Engine()
@@ -68,15 +86,15 @@ class Database(Closing):
     """
 
     def __init__(self, memory: int) -> None:
-        self._database, self._name = _ENGINE.connection(memory)
-        self._execute(f"ATTACH ':memory:' AS {self._name}")
-        self._execute(f"USE {self._name}")
+        self._database, self._name = _ENGINE.attach(memory)
+        self._open: list[pa.RecordBatchReader] = []
 
     def close(self) -> None:
-        """Forgets everything."""
-        self._execute("USE memory")
-        self._execute(f"DETACH {self._name}")
-        self._database.close()
+        """Forgets everything, results that were not read to their end among it."""
+        for reader in self._open:
+            reader.close()
+        self._open.clear()
+        _ENGINE.detach(self._database, self._name)
 
     def run(self, program: Program, read: Callable[[str, Read], Iterable[pa.Table]]) -> None:
         """Makes the relations of a program.
@@ -107,13 +125,15 @@ class Database(Closing):
             schema: The types of its columns.
         """
         with self._words():
-            batches = iter(self._database.sql(text).to_arrow_reader(_BATCH_ROWS))
+            reader = self._database.sql(text).to_arrow_reader(_BATCH_ROWS)
+        self._open.append(reader)
         while True:
             with self._words():
-                batch = next(batches, None)
-            if batch is None:
-                return
-            yield pa.Table.from_batches([batch]).rename_columns(schema.names).cast(schema)
+                batch = next(iter(reader), None)
+                if batch is None:
+                    return
+                rows = pa.Table.from_batches([batch]).rename_columns(schema.names).cast(schema)
+            yield rows
 
     def _load(self, name: str, read: Read, parts: Iterable[pa.Table]) -> None:
         """Loads rows. Each part is inserted by itself, so that an error of who reads them stays what it is."""
@@ -123,7 +143,8 @@ class Database(Closing):
         kinds = pa.schema([(one, _without_zone(read.schema.field(one).type)) for one in read.columns])
         for part in parts:
             if part.num_rows:
-                self._database.register(_GIVEN, part.select(read.columns).cast(kinds))
+                with self._words():
+                    self._database.register(_GIVEN, part.select(read.columns).cast(kinds))
                 self._execute(f"INSERT INTO {loaded} FROM {_GIVEN}")
                 self._database.unregister(_GIVEN)
         values = [identifier(one.name) if one.name in read.columns else _absent(one) for one in read.schema]
@@ -137,14 +158,14 @@ class Database(Closing):
     def _words(self) -> Iterator[None]:
         try:
             yield
-        except _errors() as error:
+        except (pa.ArrowException, *_errors()) as error:
             raise NotLocalError(f"DuckDB cannot compute it: {str(error).strip().splitlines()[0]}") from error
 
 
-def _errors() -> type[Exception]:
+def _errors() -> tuple[type[Exception], ...]:
     import duckdb
 
-    return duckdb.Error
+    return (duckdb.Error,)
 
 
 def _without_zone(kind: pa.DataType) -> pa.DataType:

@@ -85,6 +85,22 @@ class Expressions:
             raise NotLocalError(f"it has {_shown(node)}")
         return write(self, node)
 
+    def where(self, node: exp.Expr) -> Typed:
+        """Writes a condition that rows have to fulfil: of WHERE, or of a join.
+
+        Only there a subquery may be behind IN. As a value it is not what SQL says: Spark takes FALSE for NULL.
+        """
+        if isinstance(node, exp.And | exp.Or):
+            return self._connection(node, self.where(node.this), self.where(node.expression))
+        if isinstance(node, exp.Not):
+            found = self.where(node.this)
+            return Typed(f"(NOT {found.text})", pa.bool_(), found.uses)
+        if isinstance(node, exp.Paren):
+            return self.where(node.this)
+        if isinstance(node, exp.In) and node.args.get("query") is not None:
+            return self._in_query(node)
+        return self.condition(node)
+
     def condition(self, node: exp.Expr) -> Typed:
         """Writes a condition."""
         found = self.typed(node)
@@ -182,7 +198,9 @@ class Expressions:
     # ------------------------------------------------------------------------------------------ conditions
 
     def _connected(self, node: exp.Expr) -> Typed:
-        left, right = self.condition(node.this), self.condition(node.expression)
+        return self._connection(node, self.condition(node.this), self.condition(node.expression))
+
+    def _connection(self, node: exp.Expr, left: Typed, right: Typed) -> Typed:
         word = "AND" if isinstance(node, exp.And) else "OR"
         return Typed(f"({left.text} {word} {right.text})", pa.bool_(), left.uses | right.uses)
 
@@ -191,7 +209,7 @@ class Expressions:
         return Typed(f"(NOT {found.text})", pa.bool_(), found.uses)
 
     def _operand(self, node: exp.Expr) -> Typed:
-        if isinstance(node, _PREDICATES):
+        if isinstance(node, (*_PREDICATES, exp.Not, exp.And, exp.Or)):
             raise NotLocalError(f"it has {_shown(node)} without parentheses in another comparison")
         return self.typed(node)
 
@@ -214,18 +232,25 @@ class Expressions:
         return Typed(text, pa.bool_(), Typed.used_by(parts))
 
     def _in(self, node: exp.Expr) -> Typed:
-        only(node, "this", "expressions", "query")
+        if node.args.get("query") is not None:
+            raise NotLocalError("it has IN with a subquery elsewhere than in WHERE or the condition of a join")
+        only(node, "this", "expressions")
         own = self._operand(node.this)
-        if (query := node.args.get("query")) is not None:
-            text, columns = self.query(query)
-            [column, *others] = columns
-            if others or own.kind != column.kind or duckdb_type(own.kind) is None:
-                raise NotLocalError("it has IN with values of other types")
-            return Typed(f"({own.text} IN ({text}))", pa.bool_(), own.uses | column.uses)
         listed = [self.typed(one) for one in node.expressions]
         kind = same_type([own.kind, *(one.kind for one in listed)])
         text = f"({own.cast(kind)} IN ({', '.join(one.cast(kind) for one in listed)}))"
         return Typed(text, pa.bool_(), Typed.used_by([own, *listed]))
+
+    def _in_query(self, node: exp.Expr) -> Typed:
+        only(node, "this", "query")
+        own, query = self._operand(node.this), node.args["query"]
+        if isinstance(query, exp.Subquery) and isinstance(query.this, exp.Subquery):
+            raise NotLocalError("it has IN with a subquery in two parentheses, which is one value")
+        text, columns = self.query(query)
+        [column, *others] = columns
+        if others or own.kind != column.kind or duckdb_type(own.kind) is None:
+            raise NotLocalError("it has IN with values of other types")
+        return Typed(f"({own.text} IN ({text}))", pa.bool_(), own.uses | column.uses)
 
     def _exists(self, node: exp.Expr) -> Typed:
         only(node, "this")
@@ -261,9 +286,9 @@ class Expressions:
 
     def _if(self, node: exp.Expr) -> Typed:
         only(node, "this", "true", "false")
-        no = node.args.get("false")
-        rest = Typed("NULL", pa.null()) if no is None else self.typed(no)
-        return _chosen([self.condition(node.this)], [self.typed(node.args["true"])], rest)
+        if (no := node.args.get("false")) is None:
+            raise NotLocalError(f"it has {_shown(node)}")
+        return _chosen([self.condition(node.this)], [self.typed(node.args["true"])], self.typed(no))
 
     def _first(self, node: exp.Expr) -> Typed:
         """Writes COALESCE, GREATEST and LEAST, of which the latter leave out nulls in both."""
@@ -326,7 +351,9 @@ class Expressions:
             raise NotLocalError(f"it has {_shown(node)} of values of type {found.kind}")
         return Typed(f"avg({found.cast(pa.float64())}){over}", pa.float64(), found.uses)
 
-    def _count(self, what: exp.Expr, over: str) -> Typed:
+    def _count(self, what: exp.Expr | None, over: str) -> Typed:
+        if what is None:
+            raise NotLocalError("it counts nothing")
         if isinstance(what, exp.Star):
             only(what)
             return Typed(f"count(*){over}", pa.int64())

@@ -19,6 +19,9 @@ from tablestore.local_sql.value_types import duckdb_type
 
 __all__ = ["Made", "Program", "Read", "translated"]
 
+_VALUES = (TokenType.VAR, TokenType.IDENTIFIER, TokenType.NUMBER, TokenType.STRING, TokenType.R_PAREN, TokenType.END)
+"""The ends of what a plus may be behind."""
+
 
 @dataclass(frozen=True, slots=True)
 class Read:
@@ -73,7 +76,7 @@ def translated(relations: Mapping[str, pa.Schema | str], wanted: Iterable[str]) 
     found: dict[str, Relation] = {}
     for name, what in relations.items():
         if isinstance(what, str):
-            relation = found[name] = Selects(known.get).query(_parsed(what))
+            relation = found[name] = _written(what, known)
             schema = pa.schema([(column.name, column.value.kind) for column in relation.columns])
         else:
             schema = what
@@ -94,18 +97,29 @@ def translated(relations: Mapping[str, pa.Schema | str], wanted: Iterable[str]) 
     return Program(made)
 
 
-def _parsed(text: str) -> sqlglot.Expr:
-    if "\\" in text:
-        raise NotLocalError("it has a backslash")
+def _written(text: str, known: Mapping[str, tuple[Output, ...]]) -> Relation:
     try:
-        tokens = [token.token_type for token in sqlglot.tokenize(text, dialect="spark")]
-        if (TokenType.STRING, TokenType.STRING) in pairwise(tokens):
-            raise NotLocalError("it has two texts side by side, as in 'it''s'")  # sqlglot drops the quote
-        if TokenType.PIPE_GT in tokens:
-            raise NotLocalError("it has a pipe (|>)")
-        return sqlglot.parse_one(text, dialect="spark")
+        _check_tokens(text)
+        return Selects(known.get).named_query(sqlglot.parse_one(text, dialect="spark"))
     except SqlglotError as error:
         raise NotLocalError(f"it cannot be read here: {str(error).splitlines()[0]}") from error
+    except RecursionError as error:
+        raise NotLocalError("it has hundreds of operators within each other") from error
+
+
+def _check_tokens(text: str) -> None:
+    """Refuses what is not in the syntax tree as it is in the text, or has another meaning in Spark."""
+    for mark, what in (("\\", "a backslash"), ("{", "a brace, as of ${…}"), ("::", "a cast by ::")):
+        if mark in text:
+            raise NotLocalError(f"it has {what}")
+    kinds = [token.token_type for token in sqlglot.tokenize(text, dialect="spark")]
+    if TokenType.PIPE_GT in kinds:
+        raise NotLocalError("it has a pipe (|>)")
+    for before, kind in pairwise(kinds):
+        if before == kind == TokenType.STRING:
+            raise NotLocalError("it has two texts side by side, as in 'it''s'")  # sqlglot drops the quote
+        if kind == TokenType.PLUS and before not in _VALUES:
+            raise NotLocalError("it has a plus before a value")  # sqlglot drops it
 
 
 def _needed(

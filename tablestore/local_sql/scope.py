@@ -61,12 +61,16 @@ class Scope:
     Attributes:
         outer: The scope of the query around it, whose columns it may name.
         sources: The tables.
-        merged: The columns that USING has made one, by name in lower case.
+        merged: The columns that USING has made one, by name in lower case, each with the number of its tables.
     """
 
     outer: Scope | None = None
     sources: list[Source] = field(default_factory=list)
-    merged: dict[str, Typed] = field(default_factory=dict)
+    merged: dict[str, tuple[Typed, int]] = field(default_factory=dict)
+
+    def with_source(self, source: Source) -> Scope:
+        """Returns a scope with one more table."""
+        return Scope(self.outer, [*self.sources, source], self.merged)
 
     def column(self, node: exp.Column) -> Typed:
         """Returns the column that a name means; refuses one that is not known, and one that may mean several."""
@@ -80,8 +84,11 @@ class Scope:
         """Returns the column of these tables that a name means, if it is one."""
         if len(node.parts) > 2 or not isinstance(node.this, exp.Identifier):
             raise NotLocalError(f"it has {node.sql('spark')}")
-        if not node.table and node.name.lower() in self.merged:
-            return self.merged[node.name.lower()]
+        if node.name.lower() in self.merged:
+            value, tables = self.merged[node.name.lower()]
+            if node.table or sum(1 for source in self.sources for _ in source.named(node.name)) != tables:
+                raise NotLocalError(f"{node.sql('spark')} in it is beside the column of USING")
+            return value
         sources = [one for one in self.sources if not node.table or one.name.lower() == node.table.lower()]
         found = [column for source in sources for column in source.named(node.name)]
         if len(found) > 1 or (node.table and len(sources) > 1):
@@ -102,7 +109,7 @@ class Scope:
     def merged_with(self, right: Source, names: Sequence[str], side: str) -> Typed:
         """Makes columns of both sides of a join one (USING); returns the condition that they are equal."""
         conditions = []
-        found: dict[str, Typed] = {}
+        found: dict[str, tuple[Typed, int]] = {}
         for name in names:
             left, others = self.find(exp.column(name)), [*right.named(name)]
             if left is None or len(others) != 1 or left.kind != others[0].kind or not is_exact(left.kind):
@@ -110,7 +117,8 @@ class Scope:
             [other] = others
             uses = left.uses | other.uses
             texts = {"RIGHT": other.text, "FULL": f"coalesce({left.text}, {other.text})"}
-            found[name.lower()] = Typed(texts.get(side, left.text), left.kind, uses)
+            tables = self.merged[name.lower()][1] if name.lower() in self.merged else 1
+            found[name.lower()] = Typed(texts.get(side, left.text), left.kind, uses), tables + 1
             conditions.append(f"{left.text} = {other.text}")
         self.merged.update(found)
-        return Typed(" AND ".join(conditions), pa.bool_(), Typed.used_by(found.values()))
+        return Typed(" AND ".join(conditions), pa.bool_(), Typed.used_by(value for value, _ in found.values()))

@@ -61,14 +61,25 @@ class Selects:
             tree: Its syntax tree.
             outer: The scope around it, if it is a subquery of an expression.
         """
+        named = dict(self._named)  # names of WITH are those of this query alone
         if isinstance(tree, exp.Select):
-            return self._select(tree, outer)
-        if isinstance(tree, exp.Subquery):
+            found = self._select(tree, outer)
+        elif isinstance(tree, exp.Subquery):
             only(tree, "this")
-            return self.query(tree.this, outer)
-        if isinstance(tree, exp.Union):
-            return self._union(tree, outer)
-        raise NotLocalError(f"it has {tree.key.upper()}")
+            found = self.query(tree.this, outer)
+        elif isinstance(tree, exp.Union):
+            found = self._union(tree, outer)
+        else:
+            raise NotLocalError(f"it has {tree.key.upper()}")
+        self._named = named
+        return found
+
+    def named_query(self, tree: exp.Expr) -> Relation:
+        """Writes a query whose columns are read by their names; upper and lower case are one."""
+        found = self.query(tree)
+        if len({column.name.lower() for column in found.columns}) < len(found.columns):
+            raise NotLocalError("two columns of it, or of a subquery, have one name")
+        return found
 
     def _union(self, tree: exp.Union, outer: Scope | None) -> Relation:
         only(tree, "this", "expression", "distinct", "with_")
@@ -101,7 +112,7 @@ class Selects:
                 raise NotLocalError("it gives columns of WITH other names")
             if one.alias.lower() in self._named:
                 raise NotLocalError(f"it has two WITH of the name {one.alias}")
-            self._named[one.alias.lower()] = self.query(one.this)
+            self._named[one.alias.lower()] = self.named_query(one.this)
 
     # ------------------------------------------------------------------------------------------ SELECT
 
@@ -119,10 +130,12 @@ class Selects:
         parts = [self._from(tree, scope, write, used)]
         items = [*self._items(tree, scope, write, are_named=outer is None)]
         if (where := tree.args.get("where")) is not None:
-            condition = write.condition(where.this)
+            condition = write.where(where.this)
             used |= condition.uses
             parts.append(f"WHERE {condition.text}")
         if (group := tree.args.get("group")) is not None:
+            if any(item.find(exp.Query) is not None for item in tree.expressions):
+                raise NotLocalError("it has a subquery in a column of groups")
             groups = [write.exact(_meant(one, tree, scope)) for one in _groups(group)]
             used |= Typed.used_by(groups)
             parts.append(f"GROUP BY {', '.join(one.text for one in groups)}")
@@ -188,10 +201,10 @@ class Selects:
         if on is None:
             raise NotLocalError(f"it has {join.sql('spark')}")
         if kind in _ONE_SIDED:
-            inner = Scope(scope.outer, [*scope.sources, right], dict(scope.merged))
-            return Expressions(inner.column, _no_subquery).condition(on)
+            inner = scope.with_source(right)
+            return Expressions(inner.column, _no_subquery).where(on)
         scope.sources.append(right)
-        return write.condition(on)
+        return write.where(on)
 
     def _source(self, part: exp.Expr, used: set[tuple[str, str]]) -> tuple[str, Source]:
         alias, given = self._alias(), part.args.get("alias")
@@ -199,7 +212,7 @@ class Selects:
             raise NotLocalError("it gives columns in FROM other names")
         if isinstance(part, exp.Subquery):
             only(part, "this", "alias")
-            found = self.query(part.this)
+            found = self.named_query(part.this)
             used |= found.uses
             return f"({found.text}) AS {alias}", Source(part.alias, alias, found.columns)
         if not isinstance(part, exp.Table) or len(part.parts) != 1 or not isinstance(part.this, exp.Identifier):
@@ -241,10 +254,11 @@ def _groups(group: exp.Expr) -> Sequence[exp.Expr]:
 
 def _meant(node: exp.Expr, tree: exp.Select, scope: Scope) -> exp.Expr:
     """Returns what a group is: GROUP BY 1 and the name of a column of the result mean that column."""
-    if isinstance(node, exp.Literal):
-        if node.is_string or not 0 < int(node.this) <= len(tree.expressions):
+    if node.find(exp.Column) is None:
+        number = str(node.this) if isinstance(node, exp.Literal) and not node.is_string else ""
+        if not number.isdecimal() or not 0 < int(number) <= len(tree.expressions):
             raise NotLocalError(f"it has GROUP BY {node.sql('spark')}")
-        item: exp.Expr = tree.expressions[int(node.this) - 1]
+        item: exp.Expr = tree.expressions[int(number) - 1]
         return item.unalias()
     if isinstance(node, exp.Column) and not node.table and scope.find(node) is None:
         return _named(tree).get(node.name.lower(), node)
@@ -260,7 +274,7 @@ def _without_names(condition: exp.Expr, tree: exp.Select, scope: Scope) -> exp.E
     def meant(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Column) or node.table or node.name.lower() not in named:
             return node
-        if scope.find(node) is not None:
+        if scope.find(node) is not None or node.find_ancestor(exp.AggFunc) is not None:
             raise NotLocalError(f"{node.name} in HAVING of it may be that of a table or of the result")
         return exp.Paren(this=named[node.name.lower()].copy())
 

@@ -52,5 +52,5 @@ def _equal(column: pa.Field, *, exact: bool) -> str:
     same = f"{one} IS NOT DISTINCT FROM {other}"
     if exact or not pa.types.is_floating(column.type):
         return same
-    close = f"abs({one} - {other}) <= {_CLOSE} * greatest(abs({one}), abs({other}))"
+    close = f"isfinite({one} - {other}) AND abs({one} - {other}) <= {_CLOSE} * greatest(abs({one}), abs({other}))"
     return f"({same} OR coalesce({close}, FALSE))"

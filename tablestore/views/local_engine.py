@@ -37,7 +37,8 @@ __all__ = ["LocalQueries", "Relation", "Stored", "relations_of"]
 _MOST_KEYS = 1_000
 """The most keys for which rows are searched: with more, all are read."""
 _RESULT, _STORED, _CHANGES = f"{OWN}result", f"{OWN}stored", f"{OWN}changes"
-_CHECK_BYTES = 64 << 20
+_OWN_BYTES = 64 << 20
+"""The memory of a query over no rows."""
 _MEMORY_TIMES = 2
 """A query may take the memory of the rows that it reads, and as much again; then it uses the disk."""
 
@@ -67,7 +68,7 @@ class LocalQueries:
         """Returns the columns of a query's result; raises `NotLocalError`."""
         _require_settings(work)
         program = translated(self._typed(work, self._whole(work)), [_RESULT])
-        with Database(_CHECK_BYTES) as database:
+        with Database(_OWN_BYTES) as database:
             database.run(program, lambda name, read: ())  # DuckDB, too, may refuse it
         return Schema.from_arrow(program.relations[_RESULT].schema)
 
@@ -143,9 +144,10 @@ class LocalQueries:
 
     def _whole(self, work: QueryWork) -> dict[str, Relation]:
         """Returns the relations of the whole query: its tables, and its result."""
-        names = [f"{OWN}{number}" for number in range(len(work.query.uses))]
-        tables = {name: Rows(use.name, work.until[use.name]) for name, use in zip(names, work.query.uses, strict=True)}
-        return {**tables, _RESULT: work.query.with_tables(names)}
+        query = work.query
+        names = {table: f"{OWN}{number}" for number, table in enumerate(query.tables)}
+        tables = {name: Rows(table, work.until[table]) for table, name in names.items()}
+        return {**tables, _RESULT: query.with_tables([names[use.name] for use in query.uses])}
 
     def _typed(self, work: QueryWork, relations: Mapping[str, Relation]) -> dict[str, pa.Schema | str]:
         """Returns relations with the columns that tables have at the later versions."""
@@ -168,7 +170,7 @@ class LocalQueries:
     ) -> Iterator[Database]:
         reads = {name: one for name, one in program.relations.items() if isinstance(one, Read)}
         rows.plan((_table_of(relations[name]), read.columns) for name, read in reads.items())
-        with Database(_MEMORY_TIMES * most) as database:
+        with Database(_OWN_BYTES + _MEMORY_TIMES * most) as database:
             keys = partial(_keys, database, program)
             database.run(program, lambda name, read: rows.read(_table_of(relations[name]), read.columns, keys))
             yield database

@@ -82,6 +82,13 @@ class QueryEngines:
         """
         return self._first_here(work, 1, lambda: self._local.schema(work), lambda spark: spark.schema(work))
 
+    def created_schema(self, work: QueryWork) -> Schema:
+        """Returns the columns of a view that is created. Where there is Spark it has to accept the query.
+
+        Raises as `schema`.
+        """
+        return self.schema(work) if self.spark is None else self.spark.schema(work)
+
     def runner(self, work: QueryWork, definition: TableDefinition) -> WriteRunner:
         """Returns what writes the rows of a refresh; it raises as `schema`, and if a row cannot be computed."""
         most = definition.options["view.local-memory"]

@@ -84,7 +84,7 @@ def query_table(
     settings = settings_of(asked.options)
     plan = plan_view(query, definitions, settings, asked.primary_key)
     work = QueryWork(query, plan, settings, versions)
-    schema = engines.schema(work)
+    schema = engines.created_schema(work)
     plan = with_key(plan, schema, asked.primary_key, mode)
     key = _spelled(asked.primary_key, schema) or (plan.key if isinstance(plan, Incremental) else ())
     columns = (Column(column.name, column.type, column.name not in key) for column in schema)

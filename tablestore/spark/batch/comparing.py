@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark program gives it
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructType
@@ -22,7 +24,8 @@ def nearly_same(left: Column, right: Column, kind: DataType) -> Column:
     if not isinstance(kind, FloatType | DoubleType):
         return equal
     left, right = left.cast(DoubleType()), right.cast(DoubleType())
-    close = F.abs(left - right) <= F.lit(_CLOSE) * F.greatest(F.abs(left), F.abs(right))
+    apart = F.abs(left - right)
+    close = (apart < F.lit(math.inf)) & (apart <= F.lit(_CLOSE) * F.greatest(F.abs(left), F.abs(right)))
     return equal | F.coalesce(close, F.lit(False))
 
 

@@ -100,6 +100,8 @@ class Expressions:
         one, other = self.value(kind, deep - 1), self.value(self._near(kind), deep - 1)
         if form == 2:
             return f"({one} IS {self._of(['', 'NOT '])}NULL)"
+        if form == 7 and self._dice.randrange(3) == 0:  # of which many are refused
+            return f"({one} = {other} {self._of(['IS NULL', 'IN (TRUE, NULL)', 'NOT IN (FALSE)', '= TRUE'])})"
         if form == 3:
             return f"({one} {self._of(['', 'NOT '])}IN ({other}, {self._leaf(kind)}))"
         if form == 4:

@@ -47,6 +47,7 @@ def _run(program: Program, rows: pa.Table, name: str) -> list[tuple[object, ...]
         ("DATE '2024-02-28'", date(2024, 2, 28)),
         ("'a' < 'B'", False),
         ("CAST(3 AS BIGINT) * 2", 6),
+        ("1 - -1", 2),
     ],
 )
 def test_values(expression: str, expected: object) -> None:
@@ -98,6 +99,30 @@ def test_errors_are_left_to_spark(expression: str) -> None:
         ("SELECT id FROM r UNION SELECT id FROM r", "UNION without ALL"),
         ("SELECT id FROM s", "it reads s, which is no table"),
         ("SELECT m * n * m * n AS v FROM r", "DECIMAL with more than 38 digits"),
+        ("SELECT count(*) AS n FROM (SELECT a AS x, id AS X FROM r) AS v", "have one name"),
+        ("SELECT v.x FROM (SELECT * FROM (SELECT p.id, q.id FROM r AS p, r AS q) AS u) AS v", "have one name"),
+        ("SELECT i IN (SELECT a FROM r) AS v FROM r", "IN with a subquery elsewhere than in WHERE"),
+        ("SELECT id FROM r WHERE (id IN (SELECT id FROM r)) IS NULL", "IN with a subquery elsewhere than in WHERE"),
+        ("SELECT b, count(id IN (SELECT id FROM r)) AS v FROM r GROUP BY b", "subquery"),
+        ("SELECT id FROM r WHERE id IN ((SELECT id FROM r))", "in two parentheses"),
+        ("SELECT b < c NOT IN (FALSE, NULL) AS v FROM r", "without parentheses in another comparison"),
+        ("SELECT b = NOT c AS v FROM r", "without parentheses in another comparison|cannot be read"),
+        ("SELECT +s AS v FROM r", "a plus before a value"),
+        ("SELECT -0::double AS v FROM r", "a cast by ::"),
+        ("SELECT '${foo}' AS v FROM r", "a brace"),
+        ("SELECT v.id FROM (WITH r2 AS (SELECT id FROM r) SELECT id FROM r2) AS v, r2", "r2, which is no table"),
+        ("SELECT id FROM r GROUP BY 1.5", "GROUP BY 1.5"),
+        ("SELECT id FROM r GROUP BY -1", "GROUP BY -1"),
+        ("SELECT count() AS n FROM r", "it counts nothing"),
+        ("SELECT if(b, 1) AS v FROM r", "it has IF"),
+        (
+            "SELECT a, (SELECT max(q.i) FROM r AS q WHERE q.a = p.a) AS v FROM r AS p GROUP BY a",
+            "in a column of groups",
+        ),
+        ("SELECT a AS k FROM r GROUP BY a HAVING max(k) > 1", "k in HAVING of it"),
+        ("SELECT id FROM r AS x JOIN r AS y USING (id) CROSS JOIN r AS z", "beside the column of USING"),
+        ("SELECT x.id FROM r AS x JOIN r AS y USING (id)", "beside the column of USING"),
+        ("SELECT " + " + ".join(["id"] * 900) + " AS v FROM r", "hundreds of operators"),
     ],
 )
 def test_what_is_not_known_is_left_to_spark(query: str, why: str) -> None:
@@ -129,6 +154,28 @@ def test_columns_that_nothing_needs_are_null() -> None:
     rows = pa.table({"id": [1, 2], "v": [5, 5], "tags": [["a"], None], "name": ["x", "y"]}, schema=_NESTED)
     program = translated({"r": _NESTED, "all": "SELECT * FROM r AS x", "out": _SUM.replace("r ", "all ")}, ["out"])
     assert _run(program, rows, "out") == [(5, 2, 3)]
+
+
+def test_names_of_with_are_those_of_their_query() -> None:
+    """The name of an inner WITH hid a table outside."""
+    query = "SELECT u.id FROM (WITH r AS (SELECT id FROM s) SELECT id FROM r) AS v RIGHT JOIN r AS u ON v.id = u.id"
+    program = translated({"r": ROWS.schema, "s": ROWS.schema, "out": query}, ["out"])
+    with Database(64 << 20) as database:
+        database.run(program, lambda name, read: [ROWS.select(read.columns)] if name == "r" else [])
+        assert sum(part.num_rows for part in database.rows("FROM out", ROWS.select(["id"]).schema)) == ROWS.num_rows
+
+
+def test_an_error_while_rows_are_read_leaves_nothing_behind() -> None:
+    """A program that ended within its result hid the error, and stayed."""
+    program = translated({"r": ROWS.schema, "out": "SELECT x.id FROM r AS x, r AS y, r AS z, r AS u"}, ["out"])
+    with pytest.raises(KeyError), Database(64 << 20) as database:
+        database.run(program, lambda _, read: [ROWS.select(read.columns)])
+        next(database.rows("FROM out", ROWS.select(["id"]).schema))
+        raise KeyError
+    with Database(64 << 20) as other:
+        names = other.rows("SELECT database_name FROM duckdb_databases()", pa.schema([("name", pa.string())]))
+        found = [name for part in names for name in part["name"].to_pylist() if name.startswith("program")]
+        assert len(found) == 1
 
 
 def test_programs_do_not_see_each_other() -> None:
