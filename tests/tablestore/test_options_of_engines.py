@@ -99,6 +99,7 @@ _OF_ANY_ENGINE = [
     "view.query",
     "view.engine",
     "view.incremental",
+    "view.local-memory",
     "view.removed-events",
     "view.expired-versions",
     "schema.evolution-mode",
