@@ -56,15 +56,13 @@ class LocalRows:
         self._left = self.most
 
     def schema(self, what: Rows | Changed | Matching) -> pa.Schema:
-        """Returns the columns of what can be read."""
-        match what:
-            case Rows():
-                state = self._state(what.table, what.version)
-            case Changed():
-                state = self._state(what.table, self.until[what.table])
-            case Matching():
-                state = self._state(what.rows.table, what.rows.version)
-        return state.definition.schema.to_arrow()
+        """Returns the columns of what can be read: those of the later version, as the query has them."""
+        rows = what.rows if isinstance(what, Matching) else what
+        version = self.until.get(rows.table)
+        if version is None:  # the view itself
+            assert isinstance(rows, Rows)
+            version = rows.version
+        return self._state(rows.table, version).definition.schema.to_arrow()
 
     def plan(self, wanted: Iterable[tuple[Rows | Changed | Matching, Sequence[str]]]) -> None:
         """Takes all that will be read, with its columns; refuses more than may be read, as far as metadata says."""
@@ -122,6 +120,8 @@ class LocalRows:
 
     def _rows(self, what: Rows, columns: Sequence[str], where: pl.Expr | None) -> Iterator[pa.Table]:
         state, table = self._state(what.table, what.version), self.open_table(what.table)
+        if lacking := [name for name in columns if name not in state.definition.schema]:
+            raise NotLocalError(f"{what.table} had no column {lacking[0]} yet in version {what.version}")
         schema = _nullable(state.definition.schema.select(columns).to_arrow())
         for frame in rows_of(table.filestore.table_files(state), plan_scan(state, columns, where), where):
             yield arrow_table(frame, schema)
