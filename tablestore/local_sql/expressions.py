@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from sqlglot import exp
 
+from tablestore.local_sql.numbers import has_room, number
 from tablestore.local_sql.refusal import NotLocalError, only
 from tablestore.local_sql.typed import Typed, required_type, text_literal
 from tablestore.local_sql.value_types import (
@@ -55,9 +56,6 @@ _CAST_TYPES = {
 }
 _DAY = re.compile(r"(?!0000)[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])")
 """Days that every month has; others are for Spark."""
-_WHOLE = re.compile(r"[0-9]{1,19}")
-_DECIMAL = re.compile(r"([0-9]{0,18})\.([0-9]{1,18})")
-_DOUBLE = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?[eE]-?[0-9]{1,2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +116,7 @@ class Expressions:
         text = str(node.this)
         if node.is_string:
             return Typed(text_literal(text), pa.string())
-        return _number(text)
+        return number(text)
 
     def _boolean(self, node: exp.Expr) -> Typed:
         return Typed("TRUE" if node.this else "FALSE", pa.bool_())
@@ -129,7 +127,7 @@ class Expressions:
     def _negated(self, node: exp.Expr) -> Typed:
         only(node, "this")
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
-            found = _number(f"-{node.this.this}")
+            found = number(f"-{node.this.this}")
             return Typed(f"({found.text})", found.kind)
         found = self._numbers(node.this)
         return Typed(f"(-{found.text})", found.kind, found.uses)
@@ -152,7 +150,7 @@ class Expressions:
         if to.this in (exp.DType.TEXT, exp.DType.VARCHAR) and not to.expressions and is_integer(found.kind):
             return Typed(found.cast(pa.string()), pa.string(), found.uses)
         wanted = _CAST_TYPES.get(to.this)
-        if isinstance(inner, exp.Literal) and wanted is not None and not to.expressions and _holds(found, wanted):
+        if isinstance(inner, exp.Literal) and wanted is not None and not to.expressions and has_room(found, wanted):
             return Typed(f"CAST({text_literal(str(inner.this))} AS {required_type(wanted)})", wanted)
         if wanted is None or to.expressions or (not is_integer(found.kind) and found.kind != pa.float32()):
             raise NotLocalError(f"it has {_shown(node)}")
@@ -459,32 +457,6 @@ _WRITERS: Mapping[type[exp.Expr], Callable[[Expressions, exp.Expr], Typed]] = {
 
 def _shown(node: exp.Expr) -> str:
     return node.sql("spark", comments=False)
-
-
-def _number(text: str) -> Typed:
-    digits = text.removeprefix("-")
-    if _WHOLE.fullmatch(digits):
-        kind = next((kind for bits, kind in ((31, pa.int32()), (63, pa.int64())) if _fits(int(text), bits)), None)
-        if kind is not None:
-            return Typed(f"CAST('{text}' AS {duckdb_type(kind)})", kind)
-    if (found := _DECIMAL.fullmatch(digits)) is not None:
-        whole, fraction = found.groups()
-        kind = decimal_type(max(len((whole + fraction).lstrip("0")), len(fraction)), len(fraction))
-        return Typed(f"CAST('{text}' AS {duckdb_type(kind)})", kind)
-    if _DOUBLE.fullmatch(digits):
-        return Typed(f"CAST('{text}' AS DOUBLE)", pa.float64())
-    raise NotLocalError(f"it has the number {text}")
-
-
-def _fits(value: int, bits: int) -> bool:
-    return -(1 << bits) <= value < 1 << bits
-
-
-def _holds(literal: Typed, kind: pa.DataType) -> bool:
-    """Returns whether a type has room for a number that is written out."""
-    if kind == pa.float64():
-        return is_number(literal.kind)
-    return is_integer(literal.kind) and _fits(int(literal.text.split("'")[1]), int(kind.bit_width) - 1)
 
 
 def _of_one_type(left: Typed, right: Typed) -> tuple[str, str]:
