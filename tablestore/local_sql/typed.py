@@ -10,11 +10,10 @@ import pyarrow as pa
 from tablestore.local_sql.refusal import NotLocalError
 from tablestore.local_sql.value_types import duckdb_type
 
-__all__ = ["NO_COLUMNS", "Typed", "Used", "identifier", "text_literal"]
+__all__ = ["Typed", "Used", "identifier", "required_type", "text_literal"]
 
 Used = frozenset[tuple[str, str]]
 """Columns, each with the relation that has it."""
-NO_COLUMNS: Used = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ class Typed:
 
     text: str
     kind: pa.DataType
-    uses: Used = NO_COLUMNS
+    uses: Used = frozenset()
 
     def cast(self, kind: pa.DataType) -> str:
         """Returns its text as a value of a type."""

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 
 import pyarrow as pa
 
-from filestore.errors import InvalidRequest
 from filestore.model.definition import TableDefinition
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Schema
@@ -30,7 +30,7 @@ from tablestore.views.refresh_script import OWN, Changed, Matching, Rows, Script
 from tablestore.views.view_plan import Incremental
 from tablestore.views.view_settings import other_values
 from tablestore.writing.given_rows import GivenRows
-from tablestore.writing.write_job import TaskOutcome, WriteJob
+from tablestore.writing.write_job import TaskOutcome, WriteJob, repeated_key
 
 __all__ = ["LocalQueries", "Relation", "Stored", "relations_of"]
 
@@ -56,18 +56,18 @@ class LocalQueries:
     def require(self, work: QueryWork) -> None:
         """Raises `NotLocalError` if a refresh of a view cannot be computed here, whatever its tables have."""
         _require_settings(work)
-        scripts = [self._whole(work)]
+        scripts, rows = [self._whole(work)], self._rows(work, 0)
         if isinstance(work.plan, Incremental):  # with changes of all tables
             script = refresh_script(work.plan, dict.fromkeys(work.until, -1), work.until)
             scripts.append(dict(relations_of(script)))
         for relations in scripts:
             *_, last = relations
-            translated(self._typed(work, relations), [last])
+            translated(_typed(relations, rows), [last])
 
     def schema(self, work: QueryWork) -> Schema:
         """Returns the columns of a query's result; raises `NotLocalError`."""
         _require_settings(work)
-        program = translated(self._typed(work, self._whole(work)), [_RESULT])
+        program = translated(_typed(self._whole(work), self._rows(work, 0)), [_RESULT])
         with Database(_OWN_BYTES) as database:
             database.run(program, lambda name, read: ())  # DuckDB, too, may refuse it
         return Schema.from_arrow(program.relations[_RESULT].schema)
@@ -87,12 +87,9 @@ class LocalQueries:
         _require_settings(work)
         definition = job.table.definition
         with self._computed(work, most, definition) as (database, schema):
-            rows = database.rows(_select(_CHANGES), schema)
-            first = next(rows, None)
-            if first is None:
-                first = schema.empty_table()
             work.require_tables()
-            with GivenRows(_chain(first, rows)) as given:
+            rows = database.rows(_select(_CHANGES), schema)
+            with GivenRows(chain([schema.empty_table()], rows)) as given:  # there is at least one part
                 return given(replace(job, skip_unchanged=work.since is not None))
 
     def compare(self, work: QueryWork, most: int) -> RowCounts:
@@ -100,7 +97,7 @@ class LocalQueries:
         _require_settings(work)
         relations = self._whole(work) | {_STORED: Rows(work.output, work.version)}
         rows = self._rows(work, most)
-        program = translated(_typed(relations, rows.schema), [_RESULT, _STORED])
+        program = translated(_typed(relations, rows), [_RESULT, _STORED])
         stored = rows.schema(Rows(work.output, work.version))
         exact = isinstance(work.plan, Incremental) and work.plan.exact
         key = self._opened(work, work.output).filestore.state(work.version).definition.primary_key
@@ -127,7 +124,7 @@ class LocalQueries:
             script = refresh_script(plan, work.since, work.until)
             relations, wanted = dict[str, Relation](relations_of(script)), [script.keys, script.rows]
         rows = self._rows(work, most)
-        program = translated(_typed(relations, rows.schema), wanted)
+        program = translated(_typed(relations, rows), wanted)
         result = program.relations[wanted[-1]].schema
         if definition.primary_key and set(place_columns(definition)) - set(definition.primary_key):
             raise NotLocalError("its table has partitions by columns that are not in the key")
@@ -148,15 +145,6 @@ class LocalQueries:
         names = {table: f"{OWN}{number}" for number, table in enumerate(query.tables)}
         tables = {name: Rows(table, work.until[table]) for table, name in names.items()}
         return {**tables, _RESULT: query.with_tables([names[use.name] for use in query.uses])}
-
-    def _typed(self, work: QueryWork, relations: Mapping[str, Relation]) -> dict[str, pa.Schema | str]:
-        """Returns relations with the columns that tables have at the later versions."""
-
-        def schema(what: Stored) -> pa.Schema:
-            table = what.rows.table if isinstance(what, Matching) else what.table
-            return self._opened(work, table).filestore.state(work.until[table]).definition.schema.to_arrow()
-
-        return _typed(relations, schema)
 
     def _rows(self, work: QueryWork, most: int) -> LocalRows:
         return LocalRows(partial(self._opened, work), work.since, work.until, most)
@@ -195,8 +183,8 @@ def relations_of(script: Script) -> Iterator[tuple[str, Relation]]:
                 yield name, made.text
 
 
-def _typed(relations: Mapping[str, Relation], schema: Callable[[Stored], pa.Schema]) -> dict[str, pa.Schema | str]:
-    return {name: one if isinstance(one, str) else schema(one) for name, one in relations.items()}
+def _typed(relations: Mapping[str, Relation], rows: LocalRows) -> dict[str, pa.Schema | str]:
+    return {name: one if isinstance(one, str) else rows.schema(one) for name, one in relations.items()}
 
 
 def _table_of(relation: Relation) -> Stored:
@@ -225,11 +213,6 @@ def _select(name: str) -> str:
     return f"SELECT * FROM {identifier(name)}"
 
 
-def _chain(first: pa.Table, rest: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    yield first
-    yield from rest
-
-
 def _with_deletes(script: Script, result: pa.Schema, key: Sequence[str]) -> str:
     """Returns the query of the new rows, and of deletes of the keys that have none."""
     keys, rows = identifier(script.keys), identifier(script.rows)
@@ -251,7 +234,4 @@ def _refuse_repeated(database: Database, rows: str, definition: TableDefinition)
     text = f"SELECT {listed} FROM {identifier(rows)} GROUP BY {listed} HAVING count(*) > 1 LIMIT 1"
     for found in database.rows(text, schema):
         for one in found.to_pylist():
-            raise InvalidRequest(
-                f"two rows have the key {one}: only one row of each key can be merged, so make the keys unique",
-                code="repeated-key",
-            )
+            raise repeated_key(one)

@@ -22,7 +22,7 @@ from tablestore.table import Table
 from tablestore.views.left_rows import rows_of
 from tablestore.views.refresh_script import Changed, Matching, Rows
 
-__all__ = ["LocalRows", "decoded_size"]
+__all__ = ["LocalRows"]
 
 _NEW = pa.array([str(RowKind.UPDATE_AFTER), str(RowKind.INSERT)])
 _READ_BYTES = 16 << 20
@@ -155,10 +155,10 @@ class LocalRows:
             rows = plan_scan(self._state(what.table, what.version)).rows
         else:
             rows = sum(difference.most_rows for difference in differences(*self._versions(what.table)))
-        return rows * sum(decoded_size(schema.field(name).type) for name in columns)
+        return rows * sum(_decoded_size(schema.field(name).type) for name in columns)
 
 
-def decoded_size(kind: pa.DataType) -> int:
+def _decoded_size(kind: pa.DataType) -> int:
     """Returns the bytes that a value of a type takes in memory, as far as the type says."""
     try:
         return max(1, int(kind.bit_width) // 8)

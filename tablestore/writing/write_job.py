@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 
 from filestore.delta.by_slot import BySlot, LookupFiles
-from filestore.errors import TableStoreError
+from filestore.errors import InvalidRequest, TableStoreError
 from filestore.files.leftovers import remove
 from filestore.files.writer import TableFiles
 from filestore.model.changelog import ChangelogProducer
@@ -25,7 +25,7 @@ from log.table.store import LogStore, LogWriter
 from tablestore.writing.in_order import ChangesInOrder
 from tablestore.writing.overwrite import only_in
 
-__all__ = ["TaskOutcome", "WriteJob", "WriteRunner", "discard_outcomes"]
+__all__ = ["TaskOutcome", "WriteJob", "WriteRunner", "discard_outcomes", "repeated_key"]
 
 _ROWS_AT_ONCE = 4096
 _BYTES_AT_ONCE = 4 << 20
@@ -129,6 +129,14 @@ class WriteJob:
         except BaseException:
             writer.abort()
             raise
+
+
+def repeated_key(key: Mapping[str, Any]) -> InvalidRequest:
+    """Returns the error of a write of which two rows have one key, where only one may have it."""
+    return InvalidRequest(
+        f"two rows have the key {key}: only one row of each key can be merged, so make the keys unique",
+        code="repeated-key",
+    )
 
 
 class _Changes:

@@ -17,7 +17,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark program gives it
 
-from filestore.errors import InvalidRequest
 from filestore.files.writer import TableFiles
 from filestore.merge.deduplicate import ORDINAL_COLUMN
 from filestore.model.definition import TableDefinition
@@ -31,7 +30,7 @@ from tablestore.spark.batch.columns import canonical, conformed
 from tablestore.spark.jobs.local_disk import at_home, on_local_disk
 from tablestore.spark.jobs.runner import Attempt, Job, run_partitions
 from tablestore.spark.jobs.sent import Sent, sent
-from tablestore.writing.write_job import TaskOutcome, WriteJob, WriteRunner, discard_outcomes
+from tablestore.writing.write_job import TaskOutcome, WriteJob, WriteRunner, discard_outcomes, repeated_key
 
 __all__ = ["Arranged", "arranged", "spark_runner"]
 
@@ -162,10 +161,7 @@ def _refuse_repeated(keys: pa.Table, puts: npt.NDArray[np.bool_], names: Sequenc
     repeated = np.flatnonzero(~changes(keys, names) & (puts[1:] | puts[:-1]))
     if len(repeated):
         key = keys.slice(int(repeated[0]), 1).to_pylist()[0]
-        raise InvalidRequest(
-            f"two rows have the key {key}: only one row of each key can be merged, so make the keys unique",
-            code="repeated-key",
-        )
+        raise repeated_key(key)
 
 
 def _deletes_first(batch: pa.RecordBatch, puts: npt.NDArray[np.bool_]) -> pa.RecordBatch:
