@@ -219,7 +219,7 @@ def explained_query(name: str, plan: ViewPlan, why_spark: str | None) -> tuple[s
         plan: The plan of its refreshes.
         why_spark: Why Spark computes it; None if this process does.
     """
-    where = "in this process" if why_spark is None else "by Spark"
+    where = "without Spark" if why_spark is None else "by Spark"
     how = f"incrementally, {where}" if isinstance(plan, Incremental) else f"as a whole, {where}: {plan.reason}"
     spark = () if why_spark is None else (f"Spark computes it, since {why_spark}",)
     return (f"{name} is refreshed {how}", *plan.described(), *spark)

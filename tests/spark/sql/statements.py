@@ -404,7 +404,7 @@ MATERIALIZED = [
     ),
     *gives(
         "EXPLAIN REFRESH MATERIALIZED VIEW lake.stock.counts",
-        "stock.counts is refreshed incrementally, by Spark",
+        "stock.counts is refreshed incrementally, without Spark",
         "read the changed rows of stock.sales",
         "find the rows of both versions that depend on them",
         "find their groups (item), and compute these again from all their rows",
@@ -416,7 +416,7 @@ MATERIALIZED = [
     *gives("CALL lake.sys.doctor('stock.counts')"),
     *gives(
         "EXPLAIN CREATE MATERIALIZED VIEW lake.stock.v AS SELECT DISTINCT item FROM sales",
-        "stock.v is refreshed as a whole, by Spark: the group item may be null, and a key may not: add WHERE item IS "
+        "stock.v is refreshed as a whole, without Spark: the group item may be null, and a key may not: add WHERE item IS "
         "NOT NULL, or give PRIMARY KEY if there are no nulls",
         "compute all rows",
         "replace the stored ones",
@@ -466,7 +466,7 @@ MATERIALIZED = [
     *gives(
         "EXPLAIN CREATE MATERIALIZED VIEW lake.stock.v AS SELECT v.item, t.name FROM visits v JOIN things t "
         "ON v.item = t.id",
-        "stock.v is refreshed as a whole, by Spark: stock.visits has no primary key",
+        "stock.v is refreshed as a whole, without Spark: stock.visits has no primary key",
         "compute all rows",
         "replace the stored ones",
     ),

@@ -11,7 +11,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tablestore.spark.sql.procedures import PROCEDURES
-from tests.depth import Depth
 from tests.docs.pages import blocks_of
 from tests.servers.sql_client import plain, text_of
 from tests.spark.sql.conftest import Catalogs
@@ -31,7 +30,7 @@ TYPES = {"BIGINT", "DATE", "DECIMAL", "DOUBLE", "INT", "STRING", "TIMESTAMP"}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("catalog", ["lake", pytest.param("served", marks=pytest.mark.deep)])
-def test_a_driver_runs_all_statements(spark: SparkSession, catalogs: Catalogs, catalog: str, depth: Depth) -> None:
+def test_a_driver_runs_all_statements(spark: SparkSession, catalogs: Catalogs, catalog: str) -> None:
     session = spark.newSession()
     for name, value in catalogs.settings.items():
         session.conf.set(name, value)
@@ -43,7 +42,7 @@ def test_a_driver_runs_all_statements(spark: SparkSession, catalogs: Catalogs, c
             return [str(error)]
         return [line for row in rows for line in text_of(map(plain, row))]
 
-    assert differences(catalog, lambda statements: [run(statement) for statement in statements], depth) == []
+    assert differences(catalog, lambda statements: [run(statement) for statement in statements]) == []
 
 
 def clauses(statement: str) -> list[str]:

@@ -72,7 +72,7 @@ def test_explain_says_that_a_table_has_lost_a_column(sql: Sql) -> None:
     assert "'k'" in named
     sql("ALTER TABLE lake.shop.sales ADD COLUMNS (x INT, k STRING)")
     assert sql("EXPLAIN REFRESH MATERIALIZED VIEW lake.shop.large")[-1] == (
-        "shop.large is refreshed incrementally, in this process",
+        "shop.large is refreshed incrementally, without Spark",
     )
 
 

@@ -36,7 +36,7 @@ def test_a_view_equals_its_query(store: Store, seed: int, depth: Depth) -> None:
             assert error.code == "view-key", error  # the shape gave one that another key follows from
             view = store.create_materialized_view(name, one.query)
         if isinstance(view, MaintainedQuery):
-            assert "in this process" in view.explain()[0]
+            assert "without Spark" in view.explain()[0]
             views.append(view)
         else:
             store.drop_table(name)
