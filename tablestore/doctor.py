@@ -11,11 +11,11 @@ from filestore.checks.report import Report
 from filestore.errors import NotFound, TableStoreError, Unsupported
 from filestore.progress import Observe
 from tablestore.care import examine_opened, why_unread
-from tablestore.views.creation import compare_view
+from tablestore.views.opening import compare_view
 
 if TYPE_CHECKING:
     from tablestore.store import Store
-    from tablestore.views.query_engines import QueryEngine
+    from tablestore.views.engines import Engine
 
 __all__ = ["Examined", "examine_all", "examine_named"]
 
@@ -40,7 +40,7 @@ class Examined:
         return self.report is not None and self.report.healthy
 
 
-def examine_named(store: Store, name: str, engine: QueryEngine | None = None, observe: Observe | None = None) -> Report:
+def examine_named(store: Store, name: str, engine: Engine | None = None, observe: Observe | None = None) -> Report:
     """Checks a table, and of a maintained view also that its rows are the result of the query.
 
     Args:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +34,7 @@ if TYPE_CHECKING:
     from tablestore.doctor import Examined
     from tablestore.ingesting.ingestion import Ingestion
     from tablestore.table import Table
-    from tablestore.views.maintained import MaintainedJoin
-    from tablestore.views.maintained_query import MaintainedQuery
+    from tablestore.views.view import Refreshed, View
 
 __all__ = ["Store", "connect"]
 
@@ -274,7 +272,7 @@ class Store(StoreTables, Closing):
         select: str | Sequence[str] | None = None,
         at: str | None = None,
         options: Mapping[str, str] | None = None,
-    ) -> MaintainedJoin:
+    ) -> View:
         """Creates the join of two tables as a table, which refreshes keep up to date, or opens it (docs/views.md).
 
             view = store.maintain_join("shop.orders_of_planets", left="shop.orders", right="shop.planets",
@@ -307,12 +305,6 @@ class Store(StoreTables, Closing):
 
         return begin_join(self, AskedJoin(into, left, right, on, kind, select, options or {}, at))
 
-    def maintained_join(self, name: str) -> MaintainedJoin:
-        """Opens a view that `maintain_join` created; `InvalidRequest` (``no-view``) if the table is none."""
-        from tablestore.views.creation import open_join
-
-        return open_join(self, name)
-
     def create_materialized_view(
         self,
         name: str,
@@ -321,7 +313,7 @@ class Store(StoreTables, Closing):
         primary_key: Sequence[str] = (),
         options: Mapping[str, str] | None = None,
         comment: str | None = None,
-    ) -> MaintainedJoin | MaintainedQuery:
+    ) -> View:
         """Creates a table that refreshes keep equal to a query (docs/views.md).
 
             view = store.create_materialized_view(
@@ -357,13 +349,13 @@ class Store(StoreTables, Closing):
 
         return created_here(self, name, query, primary_key, options or {}, comment)
 
-    def maintained_view(self, name: str) -> MaintainedJoin | MaintainedQuery:
-        """Opens a materialized view of any kind; `InvalidRequest` (``no-view``) if the table is none."""
-        from tablestore.views.creation import open_view
+    def maintained_view(self, name: str) -> View:
+        """Opens a view; `InvalidRequest` (``no-view``) if the table is none."""
+        from tablestore.views.opening import open_view
 
         return open_view(self, name)
 
-    def refresh(self, *names: str, rebuild: bool = False) -> list[tuple[MaintainedJoin | MaintainedQuery, Any]]:
+    def refresh(self, *names: str, rebuild: bool = False) -> list[tuple[View, Refreshed]]:
         """Refreshes views, and before them all views that they read, each behind those that it reads itself.
 
         Args:
@@ -378,10 +370,9 @@ class Store(StoreTables, Closing):
                 that were refreshed before stay so.
             Unsupported: ``needs-spark``.
         """
-        from tablestore.views.creation import inputs_of
         from tablestore.views.refreshing import refresh_views
 
-        return refresh_views(names, partial(inputs_of, self), self.maintained_view, rebuild=rebuild)
+        return refresh_views(self, names, None, rebuild=rebuild)
 
     def examine(self, name: str, *, observe: Observe | None = None) -> Report:
         """Checks a table, its log, and of a maintained view also that its rows are the result of the query.

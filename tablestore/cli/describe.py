@@ -91,13 +91,13 @@ def _log(table: Table) -> dict[str, Any]:
 
 def _view(store: Store, name: str) -> dict[str, Any]:
     """Returns how a view is refreshed, the versions of which it is the result, and how many later ones there are."""
-    from tablestore.views.creation import open_view  # loads sqlglot
+    from tablestore.views.opening import open_view  # loads sqlglot
 
     try:
         view = open_view(store, name)
         inputs = [
             f"{table} {'not read yet' if lag.version is None else f'at version {lag.version}'} ({lag.behind} newer)"
-            for table, lag in view.input_lags()
+            for table, lag in view.lag().items()
         ]
         how = view.explain()[0]
         return {"view": {"inputs": inputs, "refreshed": how.partition(" is refreshed ")[2] or how}}

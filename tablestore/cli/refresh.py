@@ -7,7 +7,7 @@ import threading
 from contextlib import ExitStack
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from filestore.model.definition import TableDefinition
     from filestore.model.files import ChangeFile
     from filestore.model.schema import Schema
-    from filestore.operations.replaced_rows import ChangeRunner
     from filestore.reading.difference import SlotDifference
     from tablestore.spark import SparkStore
     from tablestore.store import Store
     from tablestore.views.query_work import QueryWork, RowCounts
+    from tablestore.views.tasks import Tasks
     from tablestore.views.upkeep import RefreshOutcome, Upkeep
-    from tablestore.views.view import View
+    from tablestore.views.view import Refreshed, View
     from tablestore.writing.write_job import WriteRunner
 
 __all__ = ["refresh"]
@@ -80,7 +80,7 @@ def refresh(  # noqa: PLR0913  # a command's options are its arguments
 
 
 class _SparkWhenNeeded:
-    """Spark, which is started when a view first needs it (`tablestore.views.query_engines.QueryEngine`).
+    """Spark, which is started when a view first needs it (`tablestore.views.engines.Engine`).
 
     Args:
         views: Starts it.
@@ -90,8 +90,10 @@ class _SparkWhenNeeded:
         self._views = views
 
     @property
-    def changes(self) -> ChangeRunner:
-        return self._changes
+    def tasks(self) -> Tasks:
+        from tablestore.views.tasks import Tasks
+
+        return Tasks(changes=self._changes)
 
     def schema(self, work: QueryWork) -> Schema:
         return self._views.started().query_engine.schema(work)
@@ -105,7 +107,7 @@ class _SparkWhenNeeded:
     def _changes(self, table: TableFiles, differences: Sequence[SlotDifference]) -> Sequence[tuple[ChangeFile, ...]]:
         from filestore.operations.replaced_rows import changes_in_threads
 
-        run = changes_in_threads if self._views.lake is None else self._views.lake.query_engine.changes
+        run = changes_in_threads if self._views.lake is None else self._views.lake.query_engine.tasks.changes
         return run(table, differences)
 
 
@@ -119,20 +121,18 @@ class _Views:
 
     def named(self, name: str | None) -> list[str]:
         """Returns the names of a view and of those that it reads, or of all views, each behind those that it reads."""
-        from tablestore.views.creation import all_views, inputs_of, open_view  # loads sqlglot
+        from tablestore.views.opening import all_views, inputs_of, open_view  # loads sqlglot
         from tablestore.views.refresh_order import refresh_order
 
         if name is None:
             return all_views(self._store)
         return refresh_order([open_view(self._store, name).table.identifier], partial(inputs_of, self._store))
 
-    def open(self, name: str) -> View[Any]:
-        """Opens a view of any kind."""
-        from tablestore.views.creation import open_view
-        from tablestore.views.maintained import MaintainedJoin
+    def open(self, name: str) -> View:
+        """Opens a view."""
+        from tablestore.views.opening import open_view
 
-        view = open_view(self._store, name)
-        return view if isinstance(view, MaintainedJoin) else view.executed_by(_SparkWhenNeeded(self))
+        return open_view(self._store, name, _SparkWhenNeeded(self))
 
     def started(self) -> SparkStore:
         """Returns the store in Spark."""
@@ -210,8 +210,8 @@ def _report_outcome(output: Format, outcome: RefreshOutcome) -> None:
         _report(output, outcome.view, outcome.result)
 
 
-def _report(output: Format, view: View[Any], found: Any) -> None:
-    name, read = view.table.identifier, dict(view.read_by(found))
+def _report(output: Format, view: View, found: Refreshed) -> None:
+    name, read = view.table.identifier, dict(found.inputs)
     versions = ", ".join(f"{table} at version {version}" for table, version in read.items())
     how = ", all rows computed again" if found.whole else ""
     text = f"{name} version {found.version}: {versions}{how}"

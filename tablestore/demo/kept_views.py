@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Any, Protocol
+from typing import Protocol
 
 import polars as pl
 
@@ -36,7 +36,7 @@ class _Kept(Protocol):
     def claim(self) -> str:
         """Says what is checked; it is printed behind its name."""
 
-    def open(self, stage: Stage) -> View[Any]:
+    def open(self, stage: Stage) -> View:
         """Creates it."""
 
     def expected(self, stage: Stage) -> pl.DataFrame:
@@ -71,7 +71,7 @@ class _Join:
         """The columns of the flights in the view."""
         return [*_KEY, self.on, "arr_delay"]
 
-    def open(self, stage: Stage) -> View[Any]:
+    def open(self, stage: Stage) -> View:
         """Creates the view."""
         return stage.store.maintain_join(
             f"{DATABASE}.{self.name}",
@@ -100,7 +100,7 @@ class _Delays:
     meaning = "averages the delays of departures by airport and hour"
     claim = "has the averages"
 
-    def open(self, stage: Stage) -> View[Any]:
+    def open(self, stage: Stage) -> View:
         """Creates the view. The hour of a flight is never null, which its column does not say: so it has a key."""
         return SparkStore(stage.spark, stage.store).create_materialized_view(
             f"{DATABASE}.{self.name}",
@@ -164,7 +164,7 @@ def _most_named(flights: pl.DataFrame, column: str, rows: pl.DataFrame, key: str
     return rows.filter(pl.col(key) == most)
 
 
-def _refreshed(stage: Stage, view: View[Any]) -> tuple[int, float]:
+def _refreshed(stage: Stage, view: View) -> tuple[int, float]:
     """Refreshes a view; returns the rows that it wrote, and the seconds that it took."""
     began = stage.story.seconds()
     view.refresh()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -17,16 +16,15 @@ from tablestore.lookup.request import Kind
 from tablestore.spark.batch.view_engine import SparkViews
 from tablestore.spark.batch.view_rows import TableReader
 from tablestore.spark.batch.view_session import view_settings
-from tablestore.spark.batch.views import spark_execution
 from tablestore.store import Store
 from tablestore.table import Table
 from tablestore.table_names import split
-from tablestore.views.creation import PlannedView, inputs_of, open_view, planned_view
-from tablestore.views.maintained import MaintainedJoin, Refreshed
-from tablestore.views.maintained_query import MaintainedQuery, RefreshedQuery
+from tablestore.views.creation import PlannedView, planned_view
+from tablestore.views.opening import open_view
 from tablestore.views.output_table import VIEW_QUERY
 from tablestore.views.refreshing import refresh_views
 from tablestore.views.statement import Place
+from tablestore.views.view import Refreshed, View
 from tablestore.views.view_creation import MaterializedView
 
 __all__ = ["StoreViews"]
@@ -63,17 +61,13 @@ class StoreViews(ABC):
         select: str | Sequence[str] | None = None,
         at: str | None = None,
         options: Mapping[str, str] | None = None,
-    ) -> MaintainedJoin:
+    ) -> View:
         """Creates a maintained join, or opens it, as `tablestore.Store.maintain_join`; its refreshes are Spark jobs."""
         given = self._with_defaults(options or {})
         view = self.store.maintain_join(
             into, left=left, right=right, on=on, kind=kind, select=select, at=at, options=given
         )
-        return view.executed_by(spark_execution(self.spark))
-
-    def maintained_join(self, name: str) -> MaintainedJoin:
-        """Opens a view that `maintain_join` created; `InvalidRequest` (``no-view``) if the table is none."""
-        return self.store.maintained_join(name).executed_by(spark_execution(self.spark))
+        return view.executed_by(self.query_engine)
 
     def create_materialized_view(
         self,
@@ -83,7 +77,7 @@ class StoreViews(ABC):
         primary_key: Sequence[str] = (),
         options: Mapping[str, str] | None = None,
         comment: str | None = None,
-    ) -> MaintainedJoin | MaintainedQuery:
+    ) -> View:
         """Creates a table that refreshes keep equal to a query (docs/views.md), as ``CREATE MATERIALIZED VIEW``.
 
         Rows are computed in this process where that is known to give the same, and by Spark else.
@@ -116,40 +110,38 @@ class StoreViews(ABC):
         place = Place("", split(name)[0])
         return self.create_asked_view(MaterializedView(name, query, place, options or {}, comment, tuple(primary_key)))
 
-    def create_asked_view(self, asked: MaterializedView) -> MaintainedJoin | MaintainedQuery:
+    def create_asked_view(self, asked: MaterializedView) -> View:
         """Creates a view from the parts of the statement; see `create_materialized_view`."""
-        return self._in_spark(self._planned(asked).create())
+        return self._planned(asked).create()
 
     def explain_view(self, asked: MaterializedView | None, name: str) -> tuple[str, ...]:
         """Returns how a view is refreshed, a line each: one that exists, or one that a statement would create."""
-        return self.maintained_view(name).explain() if asked is None else self._planned(asked).explain()
+        return self.maintained_view(name).explain() if asked is None else self._planned(asked).made.explained
 
     def _planned(self, asked: MaterializedView) -> PlannedView:
         settings = {f"view.setting.{key}": value for key, value in view_settings(self.spark).items()}
         given = replace(asked, options=self._with_defaults(asked.options))
         return planned_view(self.store, given, self.query_engine, settings)
 
-    def maintained_view(self, name: str) -> MaintainedJoin | MaintainedQuery:
-        """Opens a view of any kind, whose refreshes are Spark jobs; `InvalidRequest` (``no-view``) if it is none."""
-        return self._in_spark(open_view(self.store, name))
+    def maintained_view(self, name: str) -> View:
+        """Opens a view; `InvalidRequest` (``no-view``) if the table is none."""
+        return open_view(self.store, name, self.query_engine)
 
-    def refresh(
-        self, *names: str, rebuild: bool = False
-    ) -> list[tuple[MaintainedJoin | MaintainedQuery, Refreshed | RefreshedQuery]]:
+    def refresh(self, *names: str, rebuild: bool = False) -> list[tuple[View, Refreshed]]:
         """Refreshes views, and before them all views that they read, each behind those that it reads itself.
 
         Args:
             names: The views, each as ``database.table``.
-            rebuild: Whether all rows of these views are computed again (`MaintainedQuery.rebuild`).
+            rebuild: Whether all rows of these views are computed again (`View.rebuild`).
 
         Returns:
             The views that had something new, with the results of their refreshes, in their order.
 
         Raises:
-            InvalidRequest: ``no-view``: a table that is written to; ``view-cycle``. Or as `MaintainedQuery.refresh`:
+            InvalidRequest: ``no-view``: a table that is written to; ``view-cycle``. Or as `View.refresh`:
                 the views that were refreshed before stay so.
         """
-        return refresh_views(names, partial(inputs_of, self.store), self.maintained_view, rebuild=rebuild)
+        return refresh_views(self.store, names, self.query_engine, rebuild=rebuild)
 
     def examine(self, name: str) -> Report:
         """Checks a table as `tablestore.Store.examine`, and compares the rows of any view with its query."""
@@ -158,11 +150,6 @@ class StoreViews(ABC):
     def _with_defaults(self, options: Mapping[str, str]) -> dict[str, str]:
         found = with_defaults(self._defaults(), {VIEW_QUERY: "", **options}, keyed=True)
         return {name: value for name, value in found.items() if name != VIEW_QUERY or name in options}
-
-    def _in_spark(self, view: MaintainedJoin | MaintainedQuery) -> MaintainedJoin | MaintainedQuery:
-        if isinstance(view, MaintainedJoin):
-            return view.executed_by(spark_execution(self.spark))
-        return view.executed_by(self.query_engine)
 
     @property
     def query_engine(self) -> SparkViews:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from filestore.errors import NotFound, TableStoreError
-from tablestore.views.view import View
+from tablestore.views.view import Refreshed, View
 
 __all__ = ["RefreshOutcome", "Upkeep", "pause_after"]
 
@@ -31,8 +30,8 @@ class RefreshOutcome:
     """
 
     name: str | None
-    view: View[Any] | None = None
-    result: Any = None
+    view: View | None = None
+    result: Refreshed | None = None
     error: TableStoreError | None = None
 
 
@@ -40,7 +39,7 @@ class RefreshOutcome:
 class _Kept:
     """A view, and when it is tried again after it has failed so often."""
 
-    view: View[Any] | None = None
+    view: View | None = None
     failures: int = 0
     next_s: float = 0.0
 
@@ -61,7 +60,7 @@ class Upkeep:
     """
 
     list_views: Callable[[], Sequence[str]]
-    open_view: Callable[[str], View[Any]]
+    open_view: Callable[[str], View]
     clock_s: Callable[[], float]
     _names: Sequence[str] = ()
     _listed_s: float | None = None

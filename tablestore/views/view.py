@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
 from threading import Event
-from typing import Generic, TypeVar
 
 from filestore.arguments import checks_arguments
 from filestore.checks.report import Finding, Report
 from filestore.delta.state import TableState
-from filestore.errors import Conflict, NotFound, TableStoreError, Unavailable
-from filestore.operations.replaced_rows import ChangeRunner
-from filestore.table import FileStore
+from filestore.errors import Conflict, InvalidRequest, NotFound, TableStoreError, Unavailable, Unsupported
+from filestore.model.definition import TableDefinition
+from filestore.model.snapshot import Operation
 from tablestore.table import Table
-from tablestore.views.examination import unchecked
+from tablestore.views.engines import Engine, Engines
+from tablestore.views.event_method import EventMethod
+from tablestore.views.examination import cannot_be_refreshed, unchecked
 from tablestore.views.holds import Holds
-from tablestore.views.refresh_plan import RefreshPlan, plan_refresh, read_versions, rebuilt, same_columns, same_types
+from tablestore.views.join_method import JoinMethod
+from tablestore.views.output_table import VIEW_QUERY
+from tablestore.views.query_method import QueryMethod
+from tablestore.views.refresh_method import RefreshMethod, RefreshStep
+from tablestore.views.refresh_plan import RefreshPlan, read_versions, rebuilt, same_columns, same_types
 from tablestore.views.view_errors import errors_of_view
+from tablestore.writing.apps import VIEW_APP
 from tablestore.writing.commit_metrics import CommitMeter
 from tablestore.writing.writer import TableWriter
 
-__all__ = ["InputLag", "Stop", "View"]
-
-Result = TypeVar("Result")
+__all__ = ["InputLag", "Refreshed", "Stop", "View"]
 
 Stop = Event | Callable[[], bool] | None
+
+_Planned = Callable[[TableState, Sequence[TableState]], RefreshPlan | None]
+"""Plans a refresh from a version of the view to versions of its inputs; None if there is nothing to do."""
 
 _MOST_LOOKS = 10
 """A refresh begins so many times if other processes overtake it, or if what it is about to read expires."""
@@ -50,64 +56,77 @@ class InputLag:
     behind: int
 
 
-@checks_arguments()
-class View(ABC, Generic[Result]):
-    """A table whose rows are the result of a query. Its subclasses compute them.
+@dataclass(frozen=True, slots=True)
+class Refreshed:
+    """The result of a refresh.
+
+    Attributes:
+        version: The version of the view.
+        inputs: The version of each table of which it is the result.
+        whole: Whether all rows were computed again, instead of those that changes affect.
+    """
+
+    version: int
+    inputs: Mapping[str, int]
+    whole: bool
+
+
+_METHODS: Mapping[str, type[RefreshMethod]] = {
+    "tablestore": JoinMethod,
+    "lookup": EventMethod,
+    "spark": QueryMethod,
+}
+"""The methods that compute the rows of views, by the option ``view.engine`` of its table."""
+
+
+@checks_arguments("spark")
+class View:
+    """A table whose rows are the result of a query. `tablestore.Store.create_materialized_view` makes it.
 
     Each version of the view's table is the result for one version of each input, and names these. Any number of
     processes may refresh it, and may die at any time: a refresh is one commit.
 
     Attributes:
         table: The view's table, which everybody may read.
-        inputs: The tables that it reads, each under its name; the same table may be there twice.
+        inputs: The tables that it reads, in the order of its query; a join of a table with itself has it twice.
     """
 
-    def __init__(self, table: Table, inputs: Sequence[Table], changes: ChangeRunner) -> None:
+    def __init__(self, table: Table, inputs: Sequence[Table], spark: Engine | None = None) -> None:
         self.table = table
         self.inputs = tuple(inputs)
-        self._changes = changes
+        opened = {one.identifier: one for one in (*self.inputs, table)}
+        self._engines = Engines(opened.__getitem__, spark)
+        self._method = _METHODS[table.definition.options["view.engine"]](table, self.inputs, self._engines)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.table.identifier!r})"
+        return f"View({self.table.identifier!r})"
 
-    @abstractmethod
-    def read_by(self, refreshed: Result) -> list[tuple[str, int]]:
-        """Returns for each table the version that a refresh has read."""
+    @staticmethod
+    def tables_of(definition: TableDefinition) -> tuple[str, ...]:
+        """Returns the names of the tables that a view reads, in the order of `inputs`. `definition` is its table's."""
+        return _METHODS[definition.options["view.engine"]].tables_of(str(definition.options[VIEW_QUERY]))
 
-    @abstractmethod
+    def executed_by(self, spark: Engine) -> View:
+        """Returns the same view, with Spark for tasks, and for queries that this process does not compute."""
+        return View(self.table, self.inputs, spark)
+
+    @property
+    def query(self) -> str:
+        """The query, as the view's table has it."""
+        return str(self.table.definition.options[VIEW_QUERY])
+
     def explain(self) -> tuple[str, ...]:
-        """Returns how the view is refreshed, a line each."""
+        """Returns how the view is refreshed, a line each: incrementally, or as a whole with the reason; where, and why.
 
-    @abstractmethod
-    def _check(self, output: TableState, states: Sequence[TableState]) -> None:
-        """Checks that the view's table fits the tables of its query; raises ``view-outdated``."""
-
-    @abstractmethod
-    def _columns(self, states: Sequence[TableState]) -> Sequence[Sequence[str]]:
-        """Returns for each input the columns that the query reads."""
-
-    @abstractmethod
-    def _write(
-        self,
-        plan: RefreshPlan,
-        output: TableState,
-        states: Sequence[TableState],
-        before: Sequence[TableState] | None,
-    ) -> tuple[Result, int]:
-        """Writes the rows of a refresh as one commit, and returns its result and its version.
-
-        Args:
-            plan: The plan, whose `app` the commit has.
-            output: The version of the view to which rows are compared.
-            states: The versions of the inputs whose result the view becomes.
-            before: Those whose result it is; None to compute all rows.
+        If its tables have changed so that it cannot be refreshed, one line says why. Where Spark computes it, and this
+        process has none, only the plan is looked at, and not whether the tables still have the columns of the query.
         """
+        try:
+            return self._method.explained(self.table.filestore.state(), self._newest())
+        except (NotFound, InvalidRequest, Unsupported) as error:
+            return cannot_be_refreshed(self.table.identifier, error)
 
-    @abstractmethod
-    def _compared(self, output: TableState, read: Sequence[int]) -> list[Finding]:
-        """Compares the stored rows of a version with the result for the versions that it has `read`."""
-
-    def refresh(self) -> Result | None:
+    def refresh(self) -> Refreshed | None:
         """Updates the view to the newest versions of its inputs as one commit; returns None if nothing is new.
 
         It reads what changed in the tables since the last refresh, and works the rows of the result out that depend on
@@ -123,22 +142,18 @@ class View(ABC, Generic[Result]):
                 a table let its versions expire before the refresh could hold one. Nothing was changed.
             Unavailable: a store did not answer. Refresh again: what was committed is not repeated.
         """
-        return self._refresh(self._plan_refresh)
+        return self._refresh(self._method.planned)
 
-    def rebuild(self) -> Result:
+    def rebuild(self) -> Refreshed:
         """Computes all rows of the view again from the newest versions of its inputs, and replaces the stored ones.
 
         Raises as `refresh`.
         """
-        result = self._refresh(rebuilt)
+        result = self._refresh(lambda output, states: rebuilt(output, *states))
         assert result is not None, "there is always something to rebuild"
         return result
 
-    def _plan_refresh(self, output: TableState, *states: TableState) -> RefreshPlan | None:
-        """Plans a refresh from a version of the view to versions of its inputs; None if there is nothing to do."""
-        return plan_refresh(output, *states)
-
-    def _refresh(self, planned: Callable[..., RefreshPlan | None]) -> Result | None:
+    def _refresh(self, planned: _Planned) -> Refreshed | None:
         with self._named_errors():
             return self._refreshed_to_newest(planned)
 
@@ -146,19 +161,18 @@ class View(ABC, Generic[Result]):
         """Makes errors name the view."""
         return errors_of_view(self.table, self.inputs)
 
-    def _refreshed_to_newest(self, planned: Callable[..., RefreshPlan | None]) -> Result | None:
+    def _refreshed_to_newest(self, planned: _Planned) -> Refreshed | None:
         for _ in range(_MOST_LOOKS):
             output, states = self.table.filestore.state(), self._newest()
-            self._check(output, states)
-            plan = planned(output, *states)
+            self._method.check(output, states)
+            plan = planned(output, states)
             if plan is None:
-                for store, state in zip(self._stores, states, strict=True):
-                    self._holds.hold_if_possible(store, state.version)
+                self._holds.keep([state.version for state in states])
                 return None
-            held, before = self._held(plan, states, output)
+            held, before = self._held(plan, output, states)
             if held:
-                return self._refreshed(plan, output, states, before)
-        if self.table.filestore.state().positions != output.positions:
+                return self._refreshed(RefreshStep(plan, output, states, before))
+        if self._is_other(output):
             raise self._overtaken("again and again")
         raise Conflict(
             f"the newest versions of the tables of {self.table.identifier} expired {_MOST_LOOKS} times before a "
@@ -168,7 +182,7 @@ class View(ABC, Generic[Result]):
             again=True,
         )
 
-    def follow(self, stop: Stop = None, every: timedelta = timedelta(seconds=1)) -> Iterator[Result]:
+    def follow(self, stop: Stop = None, every: timedelta = timedelta(seconds=1)) -> Iterator[Refreshed]:
         """Refreshes endlessly, and yields the result of each refresh that committed. Raises as `refresh`.
 
         Another process may refresh the view, too: what it has committed is not repeated.
@@ -206,9 +220,9 @@ class View(ABC, Generic[Result]):
         try:
             with self._named_errors():
                 output = self.table.filestore.state()
-                read = read_versions(output, *(store.state().table_id for store in self._stores))
+                read = read_versions(output, *(table.filestore.state().table_id for table in self.inputs))
                 if read is not None:
-                    return self._compared(output, read)
+                    return self._method.compared(output, read)
                 empty = not output.files and not output.pending
                 return [] if empty else [unchecked("a table that it reads was created again since its last refresh")]
         except TableStoreError as error:
@@ -216,65 +230,45 @@ class View(ABC, Generic[Result]):
                 raise
             return [unchecked(error.message)]
 
-    def input_lags(self) -> list[tuple[str, InputLag]]:
-        """Returns for each input its name, the version of which the view is the result, and how many are later."""
+    def lag(self) -> dict[str, InputLag]:
+        """Returns for each table the version of which the view is the result, and how many later ones there are."""
         with self._named_errors():
             output, states = self.table.filestore.state(), self._newest()
         read = read_versions(output, *(state.table_id for state in states))
         known: Sequence[int | None] = [None] * len(states) if read is None else read
-        return [
-            (table.identifier, InputLag(at, state.version - (-1 if at is None else at)))
+        return {
+            table.identifier: InputLag(at, state.version - (-1 if at is None else at))
             for table, state, at in zip(self.inputs, states, known, strict=True)
-        ]
+        }
 
     def drop_holds(self) -> None:
         """Lets the versions expire that the view has read: before its table is dropped."""
-        for store in self._stores:
-            self._holds.release(store)
-
-    @property
-    def _stores(self) -> tuple[FileStore, ...]:
-        return tuple(table.filestore for table in self.inputs)
+        self._holds.release()
 
     def _newest(self) -> tuple[TableState, ...]:
         """Returns the newest version of each input; of a table that is there twice it is one version."""
         states: dict[str, TableState] = {}
-        for store in self._stores:
-            if store.location not in states:
-                states[store.location] = store.state()
-        return tuple(states[store.location] for store in self._stores)
+        for table in self.inputs:
+            if table.filestore.location not in states:
+                states[table.filestore.location] = table.filestore.state()
+        return tuple(states[table.filestore.location] for table in self.inputs)
 
     def _held(
-        self, plan: RefreshPlan, states: Sequence[TableState], output: TableState
+        self, plan: RefreshPlan, output: TableState, states: Sequence[TableState]
     ) -> tuple[bool, Sequence[TableState] | None]:
-        """Holds the versions that a refresh reads.
+        """Holds the versions that a refresh reads; see `RefreshMethod.held`."""
+        return self._method.held(
+            plan, self._holds, lambda: self._is_other(output), lambda since: self._comparable(since, states)
+        )
 
-        Returns whether they are held, which they are not if another process has refreshed the view meanwhile; and the
-        versions that the view has read. If those are gone, or columns of them are others now, all rows are computed
-        again.
-        """
-        if plan.since is not None:
-            before = self._before(plan.since, states)
-            if self._is_overtaken(plan.since, output):
-                return False, None
-            if before is not None and self._hold(plan.since):
-                return True, before
-        return self._hold(plan.until), None
+    def _is_other(self, output: TableState) -> bool:
+        """Returns whether another process has refreshed the view since this version of it was read."""
+        return self.table.filestore.state().positions != output.positions
 
-    def _is_overtaken(self, since: Sequence[int], output: TableState) -> bool:
-        """Returns whether another process has refreshed the view, and holds later versions for it.
-
-        Args:
-            since: The versions that the view has read of its inputs, or of the first ones of them.
-            output: The version of the view that this process has read.
-        """
-        later = any((self._holds.held(store) or 0) > at for store, at in zip(self._stores, since, strict=False))
-        return later and self.table.filestore.state().positions != output.positions
-
-    def _before(self, since: Sequence[int], states: Sequence[TableState]) -> tuple[TableState, ...] | None:
+    def _comparable(self, since: Sequence[int], states: Sequence[TableState]) -> tuple[TableState, ...] | None:
         """Reads the versions that the view has read; returns None if they cannot be compared with the newest ones."""
         try:
-            before = tuple(store.state(version) for store, version in zip(self._stores, since, strict=True))
+            before = tuple(table.filestore.state(version) for table, version in zip(self.inputs, since, strict=True))
         except NotFound as error:
             if error.code != "snapshot-expired":
                 raise
@@ -282,44 +276,31 @@ class View(ABC, Generic[Result]):
         same = all(
             same_columns(former.definition, state.definition, columns)
             and same_types(former.definition, state.definition, columns)
-            for former, state, columns in zip(before, states, self._columns(states), strict=True)
+            for former, state, columns in zip(before, states, self._method.columns(states), strict=True)
         )
         return before if same else None
 
-    def _hold(self, versions: Sequence[int]) -> bool:
-        """Holds a version of each input, or of the first ones of them; returns False if one of them has expired."""
-        return all(self._hold_one(store, at) for store, at in zip(self._stores, versions, strict=False))
-
-    def _hold_one(self, store: FileStore, version: int) -> bool:
-        """Holds a version of an input; returns False if it has expired."""
-        try:
-            self._holds.hold(store, version)
-        except NotFound as error:
-            if error.code != "snapshot-expired":
-                raise
-            return False
-        return True
-
-    def _refreshed(
-        self, plan: RefreshPlan, output: TableState, states: Sequence[TableState], before: Sequence[TableState] | None
-    ) -> Result:
-        result, version = self._write(plan, output, states, before)
-        if dict(plan.app.positions) != self.table.filestore.required(version).positions:
-            raise self._overtaken(f"by version {version}")
-        for store, at in zip(self._stores, plan.until, strict=True):
-            self._holds.hold_if_possible(store, at)
-        self.table.in_writer.after_commit(output.definition)
-        return result
+    def _refreshed(self, step: RefreshStep) -> Refreshed:
+        snapshot, whole = self._method.write(step, self._writer)
+        other = dict(step.plan.app.positions) != self.table.filestore.required(snapshot.version).positions
+        replaces = whole and VIEW_APP in step.output.app_versions
+        if other or (replaces and snapshot.operation is not Operation.OVERWRITE):
+            raise self._overtaken(f"by version {snapshot.version}")
+        self._holds.keep(step.plan.until)
+        self.table.in_writer.after_commit(step.output.definition)
+        read = {table.identifier: at for table, at in zip(self.inputs, step.plan.until, strict=True)}
+        return Refreshed(snapshot.version, read, whole)
 
     @cached_property
     def _holds(self) -> Holds:
-        return Holds(self.table.filestore.state().table_id)
+        return Holds(self.table.filestore.state().table_id, [table.filestore for table in self.inputs])
 
     @cached_property
     def _writer(self) -> TableWriter:
         opened = self.table.opened
         meter = CommitMeter(opened.meter, self.table.identifier, opened.ambient)
-        return TableWriter(self.table.filestore, opened.log_config, opened.ambient, self._changes, meter)
+        changes = self._engines.tasks.changes
+        return TableWriter(self.table.filestore, opened.log_config, opened.ambient, changes, meter)
 
     def _overtaken(self, how: str) -> Conflict:
         return Conflict(

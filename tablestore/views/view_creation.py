@@ -1,4 +1,4 @@
-"""Creates the table of a view: its columns, key and options follow from the query."""
+"""The table of a view: its columns, key and options follow from the query."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from dataclasses import dataclass, replace
 from filestore.errors import InvalidRequest
 from filestore.model.definition import TableDefinition
 from filestore.model.schema import Column, Schema
-from tablestore.views.output_table import VIEW_QUERY
-from tablestore.views.query_engines import QueryEngines
+from tablestore.views.engines import Engines
+from tablestore.views.event_method import explained_events
+from tablestore.views.join_method import explained_join
+from tablestore.views.join_query import JoinQuery
+from tablestore.views.output_table import VIEW_QUERY, output_key, output_options, output_schema
+from tablestore.views.query_method import explained_query
 from tablestore.views.query_work import QueryWork
 from tablestore.views.statement import Place
-from tablestore.views.view_plan import Incremental, Mode, ViewPlan, plan_view, with_key
+from tablestore.views.view_plan import Incremental, Mode, plan_view, with_key
 from tablestore.views.view_query import ViewQuery
 from tablestore.views.view_settings import settings_of
 
-__all__ = ["MaterializedView", "QueryTable", "query_table"]
+__all__ = ["MaterializedView", "ViewTable", "join_table", "query_table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +45,40 @@ class MaterializedView:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryTable:
-    """The table of a view.
+class ViewTable:
+    """The table of a view that can be created.
 
     Attributes:
-        plan: The plan of its refreshes.
         schema: Its columns.
         primary_key: Its key; empty if it has none.
         options: Its options.
-        why_spark: Why Spark computes it; None if this process does.
+        explained: How the view is refreshed, a line each.
     """
 
-    plan: ViewPlan
     schema: Schema
     primary_key: tuple[str, ...]
     options: Mapping[str, str]
-    why_spark: str | None
+    explained: tuple[str, ...]
+
+
+def join_table(
+    name: str, query: JoinQuery, definitions: Mapping[str, TableDefinition], options: Mapping[str, str]
+) -> ViewTable:
+    """Returns the table for a join by a primary key, or for look-ups of events.
+
+    Args:
+        name: The view.
+        query: The join.
+        definitions: Those of its tables, by name.
+        options: The options that are asked for.
+
+    Raises:
+        InvalidRequest: ``bad-join``: an option that the view determines.
+    """
+    left, right = definitions[query.left], definitions[query.right]
+    explained = explained_join if query.time is None else explained_events
+    own = output_options(query, left, options)
+    return ViewTable(output_schema(query, left, right), output_key(query, left), own, explained(name, query))
 
 
 def query_table(
@@ -64,8 +86,8 @@ def query_table(
     asked: MaterializedView,
     definitions: Mapping[str, TableDefinition],
     versions: Mapping[str, int],
-    engines: QueryEngines,
-) -> QueryTable:
+    engines: Engines,
+) -> ViewTable:
     """Returns the table for a query.
 
     Args:
@@ -93,7 +115,8 @@ def query_table(
         raise InvalidRequest(f"option {taken[0]!r} of a view follows from its query: leave it out", code="view-option")
     most = 0 if asked.options.get("view.local-memory", "").strip() == "0" else 1
     why_spark = engines.why_spark(replace(work, plan=plan), most)
-    return QueryTable(plan, Schema(tuple(columns)), key, {**asked.options, **own}, why_spark)
+    explained = explained_query(asked.name, plan, why_spark)
+    return ViewTable(Schema(tuple(columns)), key, {**asked.options, **own}, explained)
 
 
 def _spelled(key: Sequence[str], schema: Schema) -> tuple[str, ...]:

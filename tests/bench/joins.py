@@ -19,7 +19,7 @@ from rich.table import Table as Printed
 
 import tablestore
 from tablestore import Table
-from tablestore.views.maintained import MaintainedJoin
+from tablestore.views.view import View
 from tests.bench.folders import cached_folder
 from tests.bench.timings import Timings
 
@@ -63,7 +63,7 @@ class Shop:
     def some(self, part: int = 20) -> pl.DataFrame:
         return self.orders(self.dice.choice(self.rows, self.rows // part, replace=False))
 
-    def view(self, store: tablestore.Store) -> MaintainedJoin:
+    def view(self, store: tablestore.Store) -> View:
         return store.maintain_join(
             f"{self.name}.named",
             left=f"{self.name}.orders",
@@ -75,7 +75,7 @@ class Shop:
         )
 
 
-def measured(shop: Shop, view: MaintainedJoin, turns: int) -> Timings:
+def measured(shop: Shop, view: View, turns: int) -> Timings:
     """Seconds of each write and of the refresh after it; the first turn warms up."""
     timings = Timings()
     timings.take(WHOLE, REFRESH, view.refresh)
@@ -104,7 +104,7 @@ def of_events(shop: Shop, store: tablestore.Store, timings: Timings, turns: int)
     assert view.examine().healthy
 
 
-def with_many_matches(shop: Shop, view: MaintainedJoin, timings: Timings, turns: int) -> None:
+def with_many_matches(shop: Shop, view: View, timings: Timings, turns: int) -> None:
     """Seconds of a refresh after an upsert of a tenth of the left rows, and after one right row that as many name."""
     view.refresh()
     for turn in range(turns + 1):

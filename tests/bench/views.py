@@ -19,7 +19,7 @@ from rich.table import Table as Printed
 import tablestore
 from tablestore import Store
 from tablestore.spark import SparkStore, spark_session
-from tablestore.views.maintained_query import MaintainedQuery
+from tablestore.views.view import View
 from tests.bench.folders import cached_folder
 from tests.bench.timings import Timings
 
@@ -77,18 +77,17 @@ class Shop:
         return pa.table({"id": ids, "name": [f"item {number}" for number in ids], "kind": kinds})
 
 
-def created(lake: SparkStore, name: str, query: str) -> dict[str, MaintainedQuery]:
+def created(lake: SparkStore, name: str, query: str) -> dict[str, View]:
     """Creates a view three times."""
     found = {}
     for number, who in enumerate((HERE, KEYS, WHOLE)):
         options = NO_LOG if who == HERE else {"view.local-memory": "0"} | NO_LOG
         view = lake.create_materialized_view(f"shop.{name}_{number}", query, options=options)
-        assert isinstance(view, MaintainedQuery)
         found[who] = view
     return found
 
 
-def measured(shop: Shop, views: dict[str, dict[str, MaintainedQuery]], turns: int) -> Timings:
+def measured(shop: Shop, views: dict[str, dict[str, View]], turns: int) -> Timings:
     """Returns the seconds of each refresh; the first turn warms up."""
     timings = Timings()
     for kept in views.values():
@@ -106,7 +105,7 @@ def measured(shop: Shop, views: dict[str, dict[str, MaintainedQuery]], turns: in
     return timings
 
 
-def check(views: dict[str, dict[str, MaintainedQuery]]) -> None:
+def check(views: dict[str, dict[str, View]]) -> None:
     """Compares each view with its query; it is Spark that computes it for two of three."""
     for kept in views.values():
         for view in kept.values():

@@ -10,7 +10,8 @@ import tablestore
 from filestore.errors import InvalidRequest, NotFound, Unsupported
 from filestore.model.definition import TableDefinition
 from tablestore.table_names import split
-from tablestore.views.creation import all_views
+from tablestore.views.join_query import parse_join
+from tablestore.views.opening import all_views
 from tablestore.views.statement import Place
 from tablestore.views.view_query import parse_view, view_of_statement
 from tests.tables import define
@@ -50,8 +51,8 @@ def test_names_of_a_join_are_the_same_in_upper_and_lower_case(
 
 def test_the_time_of_events_is_named_in_upper_and_lower_case(shop: tablestore.Store) -> None:
     view = shop.maintain_join("shop.v", left="shop.e", right="shop.r", on="X", select="L.*", at="AT")
-    assert view.query.left_columns == ("x", "at")
-    assert view.query.sql().endswith("FOR SYSTEM_TIME AS OF l.`at` AS r ON l.`x` = r.`id`")
+    assert parse_join(view.query).left_columns == ("x", "at")
+    assert view.query.endswith("FOR SYSTEM_TIME AS OF l.`at` AS r ON l.`x` = r.`id`")
 
 
 def test_a_column_that_a_table_lacks_is_refused_with_the_table(shop: tablestore.Store) -> None:
@@ -117,6 +118,6 @@ def test_a_key_of_another_type_makes_the_view_outdated(shop: tablestore.Store) -
     shop.drop_table("shop.r")
     shop.create_table("shop.r", "id STRING, y STRING", primary_key=["id"])
     with pytest.raises(InvalidRequest, match=r"shop\.l\.x is BIGINT and shop\.r\.id is STRING now") as caught:
-        shop.maintained_join("shop.v").refresh()
+        shop.maintained_view("shop.v").refresh()
     assert caught.value.code == "view-outdated"
     assert rows(view.table) == [{"k": 1, "y": "foo"}]

@@ -8,8 +8,8 @@ import pytest
 
 import tablestore
 from filestore.errors import Conflict, InvalidRequest, NotFound, TableStoreError, Unavailable
-from tablestore.views.creation import drop_view, open_view
-from tablestore.views.maintained import MaintainedJoin
+from tablestore.views.opening import drop_view, open_view
+from tablestore.views.view import View
 from tests.warehouses import rows, warehouse
 
 Step = Callable[[tablestore.Store], object]
@@ -23,7 +23,7 @@ def shop() -> Iterator[tablestore.Store]:
         yield store
 
 
-def refreshed(store: tablestore.Store) -> MaintainedJoin:
+def refreshed(store: tablestore.Store) -> View:
     view = store.maintain_join("shop.v", left="shop.l", right="shop.r", on="x", kind="left", select="l.k, r.y")
     view.refresh()
     return view
@@ -41,7 +41,7 @@ def refused(work: Callable[[], object]) -> TableStoreError:
 def test_a_view_whose_table_is_gone_is_named(shop: tablestore.Store, step: Step) -> None:
     view = refreshed(shop)
     step(shop)
-    for opened in (lambda: open_view(shop, "shop.v"), lambda: shop.maintained_join("shop.v")):
+    for opened in (lambda: open_view(shop, "shop.v"), lambda: shop.maintained_view("shop.v")):
         error = refused(opened)
         assert (type(error), error.code) == (NotFound, "table-not-found")
         assert error.message.startswith("the view shop.v reads shop.r: there is no table 'r'")
@@ -94,7 +94,7 @@ def test_an_outdated_view_is_named(shop: tablestore.Store) -> None:
     view = refreshed(shop)
     shop.drop_table("shop.r")
     shop.create_table("shop.r", "id BIGINT, y STRING", primary_key=["y"])
-    error = refused(shop.maintained_join("shop.v").refresh)
+    error = refused(shop.maintained_view("shop.v").refresh)
     assert (type(error), error.code) == (InvalidRequest, "view-outdated")
     assert error.message.startswith("the view shop.v: it does not fit its query any more: a table that it reads")
     assert rows(view.table) == [{"k": 1, "y": "foo"}]
@@ -122,7 +122,7 @@ def test_who_may_read_a_view_alone_checks_its_table(shop: tablestore.Store, monk
     """The doctor of the view gave up, although it can check all but the comparison with the query."""
     view = refreshed(shop)
     refuse_reading(monkeypatch, "shop.r")
-    error = refused(lambda: shop.maintained_join("shop.v"))
+    error = refused(lambda: shop.maintained_view("shop.v"))
     assert (error.code, error.message) == (
         "no-permission",
         "the view shop.v reads shop.r: cannot read shop.r: Permission denied",

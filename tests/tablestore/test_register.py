@@ -75,7 +75,7 @@ def test_a_lost_database_is_made_again_from_the_warehouse(warehouse: Path) -> No
         orders.write([{"id": 1, "a": 7}, {"id": 9, "a": 9}])
         assert orders.get([1]).to_pylist() == [{"id": 1, "a": 7, "b": 5, "c": "x"}]
         store.table("shop.planets").write([{"id": 2, "name": "Mars"}])
-        view = store.maintained_join("shop.joined")
+        view = store.maintained_view("shop.joined")
         view.refresh()
         assert len(rows(store.table("shop.joined"))) == 2
         assert store.examine("shop.joined").healthy

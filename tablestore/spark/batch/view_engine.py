@@ -1,4 +1,4 @@
-"""Runs the queries of maintained views in Spark (`tablestore.views.query_engines.QueryEngine`)."""
+"""Runs the queries of maintained views in Spark (`tablestore.views.engines.Engine`)."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from filestore.errors import InvalidRequest, TableStoreError
 from filestore.model.definition import TableDefinition
 from filestore.model.names import quoted
 from filestore.model.schema import Schema
-from filestore.operations.replaced_rows import ChangeRunner
 from tablestore.spark.batch.columns import spark_type
-from tablestore.spark.batch.compaction import spark_changes
 from tablestore.spark.batch.comparing import comparable, nearly_same, same
 from tablestore.spark.batch.view_rows import NEW, STORED, TableReader, ViewRows, paired
 from tablestore.spark.batch.view_session import in_view_session
+from tablestore.spark.batch.views import spark_tasks
 from tablestore.spark.batch.writing import spark_runner
 from tablestore.spark.jobs.errors import failure_of, raised_by_python
 from tablestore.table import Table
 from tablestore.views.query_work import QueryWork, RowCounts
+from tablestore.views.tasks import Tasks
 from tablestore.views.view_plan import Incremental
 from tablestore.writing.write_job import TaskOutcome, WriteJob, WriteRunner
 
@@ -55,9 +55,9 @@ class SparkViews:
     open_table: Callable[[str], Table]
 
     @property
-    def changes(self) -> ChangeRunner:
-        """Computes the change data of refreshes that replace all rows."""
-        return spark_changes(self.spark)
+    def tasks(self) -> Tasks:
+        """Runs tasks in the session's workers."""
+        return spark_tasks(self.spark)
 
     def schema(self, work: QueryWork) -> Schema:
         """Returns the columns of a query's result, without reading rows.

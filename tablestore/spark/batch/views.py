@@ -1,4 +1,4 @@
-"""Runs the refresh of a maintained join as a Spark job, with a task for each part of its work.
+"""Runs the tasks of a refresh as a Spark job.
 
 Rows never pass the driver. It reads the keys of the right table that have changed, at most about a million.
 """
@@ -15,21 +15,20 @@ from tablestore.spark.batch.compaction import spark_changes
 from tablestore.spark.jobs.local_disk import on_local_disk
 from tablestore.spark.jobs.runner import Attempt, run_tasks
 from tablestore.spark.jobs.sent import Sent, sent
-from tablestore.views.maintained import Execution
-from tablestore.views.refresh import Work
+from tablestore.views.tasks import Tasks, Work
 from tablestore.writing.write_job import TaskOutcome, WriteJob, discard_outcomes
 
-__all__ = ["spark_execution"]
+__all__ = ["spark_tasks"]
 
 
-def spark_execution(spark: SparkSession) -> Execution:
+def spark_tasks(spark: SparkSession) -> Tasks:
     """Runs refreshes in a session's workers; tasks may be tried again."""
 
     def run(job: WriteJob, work: Sequence[Work]) -> Sequence[TaskOutcome]:
         with sent(job, spark) as for_tasks:
             return run_tasks(spark, job.table, work, partial(_worked, for_tasks), "refresh", discard_outcomes)
 
-    return Execution(run, spark_changes(spark), retries=True)
+    return Tasks(run, spark_changes(spark), retries=True)
 
 
 def _worked(job: Sent[WriteJob], table: TableFiles, work: Work) -> TaskOutcome:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 from filestore.errors import AlreadyExists, CommitUnknown, Conflict
 from tablestore.spark.sql.procedure import TABLE, Arguments, Parameter, Procedure, Row
 from tablestore.spark.store import SparkStore
-from tablestore.views.creation import drop_view
-from tablestore.views.maintained import MaintainedJoin
-from tablestore.views.maintained_query import MaintainedQuery
+from tablestore.views.opening import drop_view
 from tablestore.views.statement import Place
+from tablestore.views.view import Refreshed, View
 from tablestore.views.view_creation import MaterializedView
 
 __all__ = ["VIEW_PROCEDURES"]
@@ -61,9 +59,9 @@ def _refresh(store: SparkStore, given: Arguments) -> list[Row]:
     return [_refreshed(view, done) for view, done in store.refresh(given["table"], rebuild=given["rebuild"])]
 
 
-def _refreshed(view: MaintainedJoin | MaintainedQuery, done: Any) -> Row:
+def _refreshed(view: View, done: Refreshed) -> Row:
     """Returns the row of a refresh: the view, its version, the versions of its tables, and whether it was whole."""
-    versions = ", ".join(f"{table} {version}" for table, version in view.read_by(done))
+    versions = ", ".join(f"{table} {version}" for table, version in done.inputs.items())
     return view.table.identifier, done.version, versions, done.whole
 
 

@@ -10,8 +10,9 @@ import pytest
 from filestore.errors import NotFound
 from tablestore import Store
 from tablestore.spark import SparkStore
-from tablestore.views.creation import drop_view
-from tablestore.views.maintained import MaintainedJoin
+from tablestore.views.join_query import parse_join
+from tablestore.views.opening import drop_view
+from tablestore.views.view import View
 from tests.depth import Depth
 from tests.tables import assert_healthy, in_order, to_arrow
 from tests.warehouses import Row, rows
@@ -42,11 +43,11 @@ def changed(store: Store, dice: random.Random) -> None:
             table.write(to_arrow(table.definition, [r | {"_kind": k} for r, k in zip(some, kinds, strict=True)]))
 
 
-def by_spark(lake: SparkStore, view: MaintainedJoin) -> list[Row]:
+def by_spark(lake: SparkStore, view: View) -> list[Row]:
     """Spark's join of the versions that the view names."""
     lag = view.lag()
-    left, right = (lake.read(name, version=v) for name, v in (("shop.l", lag.left), ("shop.r", lag.right)))
-    joined = left.join(right, left["x"] == right["id"], view.query.kind.value).select("k", "x", "y")
+    left, right = (lake.read(name, version=lag[name].version) for name in ("shop.l", "shop.r"))
+    joined = left.join(right, left["x"] == right["id"], parse_join(view.query).kind.value).select("k", "x", "y")
     return in_order(row.asDict() for row in joined.collect())
 
 
@@ -69,7 +70,7 @@ def refreshed_often(lake: SparkStore, store: Store, kind: str, dice: random.Rand
             in_order(row.asDict() for row in lake.read("shop.v").collect()) == rows(view.table) == by_spark(lake, view)
         )
         changed(store, dice)
-    assert lake.maintained_join("shop.v").refresh() is not None
+    assert lake.maintained_view("shop.v").refresh() is not None
     assert view.refresh() is None
     assert_healthy(view.table.filestore)
 
@@ -117,5 +118,5 @@ def test_events_are_looked_up_by_jobs(
     assert lake.examine("shop.v").findings == ()
 
 
-def data_files(view: MaintainedJoin) -> set[str]:
+def data_files(view: View) -> set[str]:
     return {str(path) for path in Path(view.table.location).rglob("*.parquet")}

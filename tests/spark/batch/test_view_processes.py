@@ -11,8 +11,8 @@ import pytest
 
 from tablestore import Store
 from tablestore.spark import SparkStore
-from tablestore.views.maintained_query import MaintainedQuery
 from tablestore.views.refresh_plan import read_versions
+from tablestore.views.view import View
 from tests.cli.programs import Program
 from tests.spark.batch.view_cases import (
     CASES,
@@ -42,7 +42,6 @@ def test_two_processes_refresh_a_view_and_are_killed(lake: SparkStore, store: St
         changed(table, dice, 30)
     options = {"changelog-producer": "lookup"} | KEEPS_ALL
     view = lake.create_materialized_view("shop.v", case.query, primary_key=case.primary_key, options=options)
-    assert isinstance(view, MaintainedQuery)
     command = ["refresh", "--all", "--follow", "--every", "0.05", "--catalog", store.target]
     with ExitStack() as started:
         running = [started.enter_context(Program(command)) for _ in range(2)]
@@ -65,7 +64,7 @@ def test_two_processes_refresh_a_view_and_are_killed(lake: SparkStore, store: St
     assert_each_version(lake, store, view, case)
 
 
-def assert_each_version(lake: SparkStore, store: Store, view: MaintainedQuery, case: Case) -> None:
+def assert_each_version(lake: SparkStore, store: Store, view: View, case: Case) -> None:
     """Each version is the query's result for the versions that it names, and its change data what differs."""
     files = view.table.filestore
     ids = [store.table(name).filestore.state().table_id for name in case.tables]

@@ -10,7 +10,7 @@ from typing import Any
 
 from tablestore import Store, Table
 from tablestore.spark import SparkStore
-from tablestore.views.maintained_query import MaintainedQuery
+from tablestore.views.view import View
 from tests.tables import in_order, to_arrow
 from tests.warehouses import Row, rows
 
@@ -136,12 +136,12 @@ def by_spark(lake: SparkStore, case: Case, versions: Mapping[str, int | None]) -
     return values(lake.spark.sql(query).collect())
 
 
-def keyed_rows(view: MaintainedQuery, version: int | None = None) -> dict[tuple[Any, ...], Row]:
+def keyed_rows(view: View, version: int | None = None) -> dict[tuple[Any, ...], Row]:
     key = view.table.definition.primary_key
     return {tuple(row[name] for name in key): row for row in rows(view.table, version)} if key else {}
 
 
-def assert_no_empty_update(view: MaintainedQuery, before: dict[tuple[Any, ...], Row], version: int) -> None:
+def assert_no_empty_update(view: View, before: dict[tuple[Any, ...], Row], version: int) -> None:
     """The change data of a refresh is exactly what differs."""
     if not before:
         return

@@ -416,8 +416,8 @@ MATERIALIZED = [
     *gives("CALL lake.sys.doctor('stock.counts')"),
     *gives(
         "EXPLAIN CREATE MATERIALIZED VIEW lake.stock.v AS SELECT DISTINCT item FROM sales",
-        "stock.v is refreshed as a whole, without Spark: the group item may be null, and a key may not: add WHERE item IS "
-        "NOT NULL, or give PRIMARY KEY if there are no nulls",
+        "stock.v is refreshed as a whole, without Spark: the group item may be null, and a key may not: add WHERE item "
+        "IS NOT NULL, or give PRIMARY KEY if there are no nulls",
         "compute all rows",
         "replace the stored ones",
     ),

@@ -76,6 +76,21 @@ def test_errors_are_left_to_spark(expression: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT CASE 3000000000 WHEN CAST(5 AS BIGINT) THEN l WHEN (-l) THEN l END AS v FROM r",
+        "SELECT h AS k, max(l) AS v FROM r WHERE (3000000000 > (-1 * l)) GROUP BY k",
+        "SELECT r1.id FROM r AS r1 LEFT SEMI JOIN (SELECT id, a, (-h) AS v FROM r WHERE (e <= e)) AS r2 ON r1.a = r2.a",
+        "SELECT id FROM r WHERE l + 1 > l",
+    ],
+)
+def test_an_error_is_one_whether_its_value_matters_or_not(query: str) -> None:
+    """DuckDB compared with another constant instead, or left out what the result did not need; Spark fails."""
+    with pytest.raises(NotLocalError, match="DuckDB cannot compute it"):
+        _result(query)
+
+
+@pytest.mark.parametrize(
     ("query", "why"),
     [
         ("SELECT upper(s) AS v FROM r", r"it has UPPER\(s\)"),

@@ -19,7 +19,8 @@ import tablestore
 from filestore.errors import Unavailable
 from filestore.storage.local import LocalStorage
 from tablestore import Table
-from tablestore.views.event_join import EventJoin
+from tablestore.views.join_query import parse_join
+from tablestore.views.view import View
 from tests.depth import Depth
 from tests.faults import FailAt, FaultyStorage, Killed
 from tests.opened import again
@@ -92,7 +93,7 @@ class History:
         self.fresh: list[Row] = []  # events that no refresh has read
         self.model: Counter[tuple[tuple[str, Any], ...]] = Counter()
 
-    def open(self, storage: FaultyStorage | None = None) -> EventJoin:
+    def open(self, storage: FaultyStorage | None = None) -> View:
         """Opens the view as a process does that knows nothing yet."""
         names = ("shop.e", "shop.o") if self.shape.events_first else ("shop.o", "shop.e")
         view = self.store.maintain_join(
@@ -105,10 +106,10 @@ class History:
             at=self.shape.at,
             options=self.shape.options,
         )
-        assert isinstance(view, EventJoin)
         if storage is None:
             return view
-        return EventJoin(*(again(table, storage=storage) for table in (view.table, self.events, self.other)))
+        table, *inputs = (again(table, storage=storage) for table in (view.table, self.events, self.other))
+        return View(table, inputs)
 
     def step(self) -> None:
         does: list[tuple[int, Callable[[], object]]] = [
@@ -172,7 +173,7 @@ class History:
         return max(early, default=None)
 
     def _matches(self, event: Row, others: list[Row]) -> list[Row]:
-        query = self.open().query
+        query = parse_join(self.open().query)
         wanted = [event[name] for name, _ in query.on]
         found: list[Row] = [row for row in others if None not in wanted and [row[key] for _, key in query.on] == wanted]
         if not found and query.kind == "left":
@@ -197,9 +198,9 @@ def lived(shape: Shape, seed: int, rounds: int) -> None:
             newest = history.events.filestore.state().version
             version = view.table.filestore.state().version if (done := view.refresh()) is None else done.version
             lag = view.lag()
-            assert lag.left == newest
-            assert lag.right is not None
-            history.take(version, lag.right)
+            assert lag["shop.e"].version == newest
+            assert lag["shop.o"].version is not None
+            history.take(version, lag["shop.o"].version)
             assert view.refresh() is None
         assert_healthy(history.open().table.filestore)
         assert [found for found in store.examine("shop.v").findings if found.code.startswith("view")] == []
@@ -215,9 +216,9 @@ def attempt(history: History, dice: random.Random) -> None:
     except (Killed, Unavailable):
         assert failing.fired
     view = history.open()
-    lag = view.lag()
-    if view.table.filestore.state().version > before and lag.right is not None:
-        history.take(view.table.filestore.state().version, lag.right)
+    read = view.lag()["shop.o"].version
+    if view.table.filestore.state().version > before and read is not None:
+        history.take(view.table.filestore.state().version, read)
 
 
 @pytest.mark.few(1)

@@ -16,13 +16,13 @@ from filestore.delta.state import TableState
 from filestore.errors import Conflict, InvalidRequest, NotFound, TableStoreError
 from tablestore import Table
 from tablestore.views import event_work
-from tablestore.views.event_join import EventJoin
-from tablestore.views.maintained import Execution
-from tablestore.views.refresh import Work, in_own_threads
+from tablestore.views.tasks import Work, in_own_threads
+from tablestore.views.view import View
 from tablestore.writing.apps import VIEW_APP
 from tablestore.writing.given_rows import GivenRows
 from tablestore.writing.write_job import TaskOutcome, WriteJob
 from tests.tables import to_arrow
+from tests.tablestore.views.own_tasks import running
 from tests.warehouses import Row, assert_whole, changes, rows, warehouse
 
 KEPT = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1", "snapshot.time-retained": "0 s"}
@@ -36,11 +36,9 @@ class Pages:
     views: Table
     users: Table
 
-    def join(self, into: str = "shop.enriched", **how: object) -> EventJoin:
+    def join(self, into: str = "shop.enriched", **how: object) -> View:
         asked: dict[str, object] = {"left": "shop.views", "right": "shop.users", "on": "user", "kind": "left"} | how
-        view = self.store.maintain_join(into, **asked)  # type: ignore[arg-type]
-        assert isinstance(view, EventJoin)
-        return view
+        return self.store.maintain_join(into, **asked)  # type: ignore[arg-type]
 
     def see(self, *found: tuple[object, ...]) -> None:
         names = self.views.schema.names
@@ -58,7 +56,7 @@ def pages() -> Iterator[Pages]:
         yield Pages(store, views, users)
 
 
-def shown(view: EventJoin) -> list[tuple[object, ...]]:
+def shown(view: View) -> list[tuple[object, ...]]:
     found = [tuple(row.values()) for row in rows(view.table)]
     return sorted(found, key=lambda row: [(value is not None, str(value)) for value in row])
 
@@ -67,7 +65,7 @@ def findings(pages: Pages, name: str = "shop.enriched") -> list[tuple[str, str]]
     return [(str(f.code), f.message) for f in pages.store.examine(name).findings]
 
 
-def refused(view: EventJoin, act: Callable[[], object] | None = None) -> TableStoreError:
+def refused(view: View, act: Callable[[], object] | None = None) -> TableStoreError:
     """The error of a refresh, which has changed nothing."""
     before = view.table.filestore.state().version
     with pytest.raises(TableStoreError) as caught:
@@ -85,15 +83,15 @@ def test_the_example_of_flip_149(pages: Pages) -> None:
     pages.see((1, "a"), (2, "a"))
     first = view.refresh()
     assert first is not None
-    assert (first.version, first.left, first.right, first.whole) == (1, 1, 1, True)
+    assert (first.version, *first.inputs.values(), first.whole) == (1, 1, 1, True)
     pages.user(1, "Asia")
     pages.user(2, "Europe")
     assert view.refresh() is None, "a user who moves changes nothing that is written"
-    assert (view.lag().left_behind, view.lag().right_behind) == (0, 2)
+    assert [lag.behind for lag in view.lag().values()] == [0, 2]
     pages.see((1, "b"), (2, "b"))
     second = view.refresh()
     assert second is not None
-    assert (second.version, second.left, second.right, second.whole) == (2, 2, 3, False)
+    assert (second.version, *second.inputs.values(), second.whole) == (2, 2, 3, False)
     assert shown(view) == [(1, "a", "Europe"), (1, "b", "Asia"), (2, "a", None), (2, "b", "Europe")]
     assert [change["_kind"] for change in changes(view.table, version=0)] == ["+I"] * 4
     assert view.table.snapshots(1)[0].metrics["rows_written"] == 2
@@ -136,7 +134,7 @@ def test_a_key_that_only_widened_events_can_have_matches_nothing(
         events.alter(f"ALTER COLUMN user TYPE {wide}")
         given = Decimal(beyond) if isinstance(beyond, str) else beyond
         events.write(pl.DataFrame({"page": ["b", "c", "d"], "user": [given, type(given)(1), None]}))
-        again = store.maintained_join("shop.enriched")
+        again = store.maintained_view("shop.enriched")
         again.refresh()
         found = {row["page"]: row["name"] for row in rows(again.table)}
         assert found == {"a": "Ada", "b": None, "c": "Ada", "d": None}
@@ -246,7 +244,7 @@ def test_events_of_a_view_are_events(pages: Pages) -> None:
 # ------------------------------------------------------------------------------------------------ what is refused
 
 
-def dropped(pages: Pages) -> EventJoin:
+def dropped(pages: Pages) -> View:
     """A view of events by day, of which a day was dropped after the last refresh."""
     days = pages.store.create_table("shop.days", "user BIGINT, day STRING", partition_by=["day"])
     view = pages.join(left="shop.days")
@@ -406,13 +404,13 @@ def test_only_refreshes_write_it(pages: Pages) -> None:
     assert refused(view, lambda: view.table.write([{"user": 1, "page": "a", "region": "b"}])).code == "maintained-view"
     for how in ({"kind": "inner"}, {"select": "l.page"}):
         assert refused(view, lambda how=how: pages.join(**how)).code == "table-exists"  # type: ignore[misc]
-    assert pages.store.maintained_join("shop.enriched").query == view.query
+    assert pages.store.maintained_view("shop.enriched").query == view.query
 
 
 # ------------------------------------------------------------------------------------------------ processes and time
 
 
-def beside(view: EventJoin, step: Callable[[], object]) -> EventJoin:
+def beside(view: View, step: Callable[[], object]) -> View:
     """The view, of whose next refresh the tasks have run when something else is done."""
 
     def run(job: WriteJob, work: Sequence[Work]) -> Sequence[TaskOutcome]:
@@ -420,7 +418,7 @@ def beside(view: EventJoin, step: Callable[[], object]) -> EventJoin:
         step()
         return done
 
-    return view.executed_by(Execution(run))
+    return view.executed_by(running(run))
 
 
 @pytest.mark.parametrize("refreshed_before", [False, True])
@@ -476,7 +474,7 @@ def test_versions_with_new_events_do_not_expire(pages: Pages) -> None:
         pages.views.compact(full=True), pages.views.expire()
     view.refresh()
     assert [row[0] for row in shown(view)] == [0, 1, 2, 3, 4]
-    assert [consumer.version for consumer in pages.views.consumers()] == [view.lag().left]
+    assert [consumer.version for consumer in pages.views.consumers()] == [view.lag()["shop.views"].version]
 
 
 @pytest.mark.parametrize("side", ["users", "views"])
@@ -487,9 +485,9 @@ def test_a_version_that_expires_as_a_refresh_begins_is_looked_for_again(
     pages.user(1, "Europe")
     pages.see((1, "a"))
     table: Table = getattr(pages, side)
-    newest, looks = EventJoin._newest, []
+    newest, looks = View._newest, []
 
-    def expiring(self: EventJoin) -> tuple[TableState, ...]:
+    def expiring(self: View) -> tuple[TableState, ...]:
         states = newest(self)
         looks.append(states)
         if len(looks) == 1:
@@ -498,7 +496,7 @@ def test_a_version_that_expires_as_a_refresh_begins_is_looked_for_again(
             assert table.expire().versions
         return states
 
-    monkeypatch.setattr(EventJoin, "_newest", expiring)
+    monkeypatch.setattr(View, "_newest", expiring)
     assert view.refresh() is not None
     assert len(looks) == 2
     assert shown(view) == [(1, "a", "Asia"), (1, "b", "Asia")]
@@ -524,7 +522,7 @@ def test_if_they_have_expired_only_a_rebuild_helps(pages: Pages) -> None:
 # ------------------------------------------------------------------------------------------------ the doctor
 
 
-def forged(view: EventJoin, more: Sequence[Row]) -> None:
+def forged(view: View, more: Sequence[Row]) -> None:
     """Adds rows under the name of a refresh, as a faulty one would."""
     state = view.table.filestore.state()
     app = AppVersion(VIEW_APP, state.app_versions[VIEW_APP] + 1, tuple(state.positions.items()))
@@ -564,7 +562,7 @@ def test_the_doctor_compares_the_columns_of_the_other_table(pages: Pages) -> Non
         state = view.table.filestore.state()
         return GivenRows(to_arrow(state.definition, [{"user": 1, "page": "a", "region": "Asia"}]))(job)
 
-    view.executed_by(Execution(run)).refresh()
+    view.executed_by(running(run)).refresh()
     [(code, message)] = findings(pages)
     assert code == "view-result"
     assert "adds 1 rows; it has added 1 that are others" in message

@@ -35,20 +35,20 @@ def held(store: FileStore) -> list[tuple[str, int]]:
 
 
 def test_a_version_is_held_until_the_next_one_is(store: FileStore) -> None:
-    holds = Holds("v")
+    holds = Holds("v", [store])
     assert holds.held(store) is None
     holds.hold(store, 2)
     assert held(store) == [("view.v", 2)]
     assert holds.held(store) == 2
     holds.hold(store, 3)
     assert held(store) == [("view.v", 3)]
-    holds.release(store)
+    holds.release()
     assert held(store) == []
-    holds.release(store)
+    holds.release()
 
 
 def test_a_hold_is_kept_alive_as_long_as_it_is_asked_for(store: FileStore, clock: Clock) -> None:
-    holds = Holds("v")
+    holds = Holds("v", [store])
     holds.hold(store, 2)
     for _ in range(5):
         clock.ms += 20 * 60_000
@@ -59,7 +59,7 @@ def test_a_hold_is_kept_alive_as_long_as_it_is_asked_for(store: FileStore, clock
 
 
 def test_another_process_may_take_it_over(store: FileStore, clock: Clock) -> None:
-    one, other = Holds("v"), Holds("v")
+    one, other = Holds("v", [store]), Holds("v", [store])
     one.hold(store, 2)
     other.hold(reopen(store), 2)
     clock.ms += 20 * 60_000
@@ -69,15 +69,15 @@ def test_another_process_may_take_it_over(store: FileStore, clock: Clock) -> Non
 
 
 def test_who_is_too_late_leaves_the_hold_of_another(store: FileStore) -> None:
-    Holds("v").hold(store, 4)
+    Holds("v", [store]).hold(store, 4)
     expire(store)
-    slow = Holds("v")
+    slow = Holds("v", [store])
     with pytest.raises(NotFound) as caught:
         slow.hold(store, 1)
     assert caught.value.code == "snapshot-expired"
     assert held(store) == [("view.v", 4)]
-    slow.hold_if_possible(store, 1)
+    slow.keep([1])
     assert held(store) == [("view.v", 4)]
     with pytest.raises(NotFound):
-        Holds("w").hold(store, 1)
+        Holds("w", [store]).hold(store, 1)
     assert held(store) == [("view.v", 4)]

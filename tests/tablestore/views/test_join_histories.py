@@ -13,7 +13,8 @@ import tablestore
 from filestore.errors import Unavailable
 from filestore.storage.local import LocalStorage
 from tablestore import Table
-from tablestore.views.maintained import MaintainedJoin
+from tablestore.views.join_query import parse_join
+from tablestore.views.view import View
 from tests.depth import Depth
 from tests.faults import FailAt, FaultyStorage, Killed
 from tests.opened import again
@@ -85,7 +86,7 @@ class History:
         self.right = store.create_table("shop.r", shape.right, primary_key=shape.right_key, options=shape.right_options)
         self.number = 0
 
-    def open(self, kind: str, storage: FaultyStorage | None = None) -> MaintainedJoin:
+    def open(self, kind: str, storage: FaultyStorage | None = None) -> View:
         """Opens the view as a process does that knows nothing yet."""
         view = self.store.maintain_join(
             f"shop.{kind}",
@@ -99,7 +100,8 @@ class History:
         if storage is None:
             return view
         tables = (again(table, storage=storage) for table in (view.table, self.left, self.right))
-        return MaintainedJoin(*tables)
+        table, *inputs = tables
+        return View(table, inputs)
 
     def step(self) -> None:
         table, some = self.dice.choice([(self.left, self._left_rows), (self.right, self._right_rows)])
@@ -136,21 +138,21 @@ class History:
         return row | ({"_kind": "-D"} if deletes and self.dice.random() < 0.25 else {})
 
 
-def expected(view: MaintainedJoin, left: Sequence[Row], right: Sequence[Row]) -> list[Row]:
+def expected(view: View, left: Sequence[Row], right: Sequence[Row]) -> list[Row]:
     """Joins the rows, by the words of SQL."""
-    query, found = view.query, []
+    query, found = parse_join(view.query), []
     for one in left:
         wanted = [one[name] for name, _ in query.on]
         matches: list[dict[str, Any]] = [
             other for other in right if None not in wanted and [other[name] for _, name in query.on] == wanted
         ]
         if not matches and query.kind == "left":
-            matches = [dict.fromkeys(name for name in view.query.right_columns)]
+            matches = [dict.fromkeys(name for name in query.right_columns)]
         found += [{c.name: (one if c.side == "l" else other)[c.source] for c in query.columns} for other in matches]
     return in_order(found)
 
 
-def check(history: History, view: MaintainedJoin, version: int) -> None:
+def check(history: History, view: View, version: int) -> None:
     """Checks a version of the view, and that its commit wrote no row that was there already."""
     table, store = view.table, view.table.filestore
     positions = store.state(version).positions
@@ -186,7 +188,7 @@ def lived(shape: Shape, seed: int, rounds: int) -> None:
             if refreshed is not None:
                 check(history, view, version)
             assert view.refresh() is None
-            assert view.lag().left_behind == view.lag().right_behind == 0
+            assert all(lag.behind == 0 for lag in view.lag().values())
         for kind in ("inner", "left"):
             view = history.open(kind)
             view.refresh()

@@ -9,7 +9,7 @@ import pytest
 
 from filestore.errors import InvalidRequest, Unsupported
 from tablestore import Store, Table
-from tablestore.views.maintained_query import MaintainedQuery
+from tablestore.views.view import View
 
 SUMS = "SELECT kind, count(*) AS n, sum(amount) AS total FROM shop.orders WHERE kind IS NOT NULL GROUP BY kind"
 
@@ -23,14 +23,13 @@ def orders(store: Store) -> Table:
     return table
 
 
-def _view(store: Store, query: str = SUMS, **options: str) -> MaintainedQuery:
+def _view(store: Store, query: str = SUMS, **options: str) -> View:
     given = {name.replace("__", ".").replace("_", "-"): value for name, value in options.items()}
     view = store.create_materialized_view("shop.v", query, options=given)
-    assert isinstance(view, MaintainedQuery)
     return view
 
 
-def _stored(view: MaintainedQuery) -> list[tuple[object, ...]]:
+def _stored(view: View) -> list[tuple[object, ...]]:
     return sorted(tuple(row.values()) for row in view.table.scan().to_arrow().to_pylist())
 
 

@@ -19,18 +19,19 @@ from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from log.table.store import LogStore
 from tablestore import Table
-from tablestore.views import refresh
+from tablestore.views import join_work
 from tablestore.views.bucket_work import BucketWork
-from tablestore.views.creation import drop_view
 from tablestore.views.holds import Holds
-from tablestore.views.maintained import Execution, MaintainedJoin
-from tablestore.views.refresh import in_own_threads
+from tablestore.views.opening import drop_view
+from tablestore.views.tasks import in_own_threads
+from tablestore.views.view import InputLag, View
 from tablestore.writing.apps import VIEW_APP
 from tablestore.writing.given_rows import GivenRows
 from tablestore.writing.write_job import TaskOutcome, WriteJob
 from tests.faults import Call, FaultyStorage
 from tests.opened import again
 from tests.tables import assert_healthy, to_arrow
+from tests.tablestore.views.own_tasks import running
 from tests.warehouses import Row, rows, warehouse
 
 KEPT = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1", "snapshot.time-retained": "0 s"}
@@ -44,7 +45,7 @@ class Sides:
     left: Table
     right: Table
 
-    def view(self, kind: str = "left", into: str = "", **how: object) -> MaintainedJoin:
+    def view(self, kind: str = "left", into: str = "", **how: object) -> View:
         asked: dict[str, object] = {"select": ["l.k", "l.x", "r.y"], "on": "x"} | how
         return self.store.maintain_join(into or f"shop.{kind}", left="shop.l", right="shop.r", kind=kind, **asked)  # type: ignore[arg-type]
 
@@ -65,7 +66,7 @@ def sides() -> Iterator[Sides]:
         yield Sides(store, left, right)
 
 
-def written(view: MaintainedJoin, step: Callable[[], object]) -> list[tuple[object, ...]]:
+def written(view: View, step: Callable[[], object]) -> list[tuple[object, ...]]:
     """The changes of the view's rows by a refresh after a step; it is checked that nothing else was written."""
     before = view.table.filestore.state().version
     step()
@@ -78,7 +79,7 @@ def written(view: MaintainedJoin, step: Callable[[], object]) -> list[tuple[obje
     return found
 
 
-def named(view: MaintainedJoin) -> dict[int, str | None]:
+def named(view: View) -> dict[int, str | None]:
     return {row["k"]: row["y"] for row in rows(view.table)}
 
 
@@ -100,7 +101,7 @@ def test_a_foreign_key_that_only_a_widened_column_can_have_matches_nothing(
         left.alter("ALTER COLUMN x TYPE BIGINT")
         sides.put(left, (2, 1 << 40), (3, 1), (4, None))
         without: dict[int, str | None] = {2: None, 4: None} if kind == "left" else {}
-        view = store.maintained_join(f"shop.{kind}")
+        view = store.maintained_view(f"shop.{kind}")
         view.refresh()
         assert named(view) == {1: "foo", 3: "foo"} | without
         sides.put(right, (1, "bar"))
@@ -154,7 +155,7 @@ def test_a_view_is_rebuilt(sides: Sides) -> None:
     forged(view, {"k": 9, "x": 1, "y": "foo"})
     assert view.refresh() is None
     done = view.rebuild()
-    assert (done.version, done.left, done.right, done.whole) == (3, 1, 1, True)
+    assert (done.version, *done.inputs.values(), done.whole) == (3, 1, 1, True)
     assert named(view) == {7: "foo", 8: None}
     assert view.refresh() is None
     assert findings(sides) == []
@@ -198,14 +199,14 @@ def test_a_null_names_no_row(sides: Sides) -> None:
 def test_empty_tables_and_one_row(sides: Sides) -> None:
     sides.delete(sides.right, 1)
     view = sides.view()
-    assert view.lag() == view.lag().__class__(None, None, 1, 3)
+    assert view.lag() == {"shop.l": InputLag(None, 1), "shop.r": InputLag(None, 3)}
     first = view.refresh()
     assert first is not None
-    assert (first.version, first.left, first.right, first.whole) == (1, 0, 2, True)
+    assert (first.version, *first.inputs.values(), first.whole) == (1, 0, 2, True)
     assert rows(view.table) == []
     assert view.refresh() is None
     sides.put(sides.left, (1, 1))
-    assert view.lag().left_behind == 1
+    assert view.lag()["shop.l"].behind == 1
     assert view.refresh() is not None
     assert rows(view.table) == [{"k": 1, "x": 1, "y": None}]
 
@@ -233,7 +234,7 @@ def test_more_changed_keys_than_are_searched(sides: Sides, monkeypatch: pytest.M
     view = sides.view()
     sides.put(sides.left, *((k, k % 10) for k in range(50)))
     view.refresh()
-    monkeypatch.setattr(refresh, "_MOST_KEYS", 2)
+    monkeypatch.setattr(join_work, "_MOST_KEYS", 2)
     found = written(view, lambda: sides.put(sides.right, *((k, f"y{k}") for k in range(8))))
     assert len(found) == 2 * 8 * 5
     assert named(view) == {k: f"y{k % 10}" if k % 10 < 8 else None for k in range(50)}
@@ -291,7 +292,7 @@ def test_a_view_is_compacted_tagged_and_configured(sides: Sides) -> None:
         view.table.alter("SET view.query = 'SELECT 1'")
 
 
-def beside(view: MaintainedJoin, step: Callable[[], object]) -> MaintainedJoin:
+def beside(view: View, step: Callable[[], object]) -> View:
     """The view, of whose next refresh the tasks have run when something else is done."""
 
     def run(job: WriteJob, work: Sequence[BucketWork]) -> Sequence[TaskOutcome]:
@@ -299,7 +300,7 @@ def beside(view: MaintainedJoin, step: Callable[[], object]) -> MaintainedJoin:
         step()
         return done
 
-    return view.executed_by(Execution(run))
+    return view.executed_by(running(run))
 
 
 def test_each_thread_of_a_refresh_has_a_log_of_its_own(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -392,11 +393,11 @@ def test_it_is_opened_again_by_its_parts_or_its_name(sides: Sides) -> None:
     view = sides.view()
     view.refresh()
     assert sides.view().table.definition == view.table.definition
-    opened = sides.store.maintained_join("shop.left")
+    opened = sides.store.maintained_view("shop.left")
     assert opened.query == view.query
     assert opened.refresh() is None
     with pytest.raises(InvalidRequest) as caught:
-        sides.store.maintained_join("shop.l")
+        sides.store.maintained_view("shop.l")
     assert caught.value.code == "no-view"
 
 
@@ -439,7 +440,7 @@ def test_versions_that_the_view_needs_do_not_expire(sides: Sides) -> None:
     assert done is not None
     assert not done.whole
     assert [row["k"] for row in rows(view.table)] == [0, 1, 2, 3, 4]
-    assert [consumer.version for consumer in sides.left.consumers()] == [view.lag().left] == [5]
+    assert [consumer.version for consumer in sides.left.consumers()] == [view.lag()["shop.l"].version] == [5]
 
 
 def test_if_they_expired_all_rows_are_computed(sides: Sides) -> None:
@@ -594,7 +595,7 @@ def test_a_slower_refresh_leaves_the_hold_of_the_faster_one(sides: Sides) -> Non
     with pytest.raises(Conflict):
         beside(view, lambda: (sides.put(sides.left, (2, 1)), other.refresh())).refresh()
     held = [consumer.version for consumer in sides.left.consumers()]
-    assert held == [other.lag().left]
+    assert held == [other.lag()["shop.l"].version]
     sides.put(sides.left, (3, 1))
     again(sides.left).expire()
     done = view.refresh()
@@ -607,7 +608,8 @@ def test_looking_for_changes_writes_nothing(sides: Sides) -> None:
     view.refresh()
     calls: list[Call] = []
     storage = FaultyStorage(LocalStorage(), calls.append)
-    idle = MaintainedJoin(*(again(table, storage=storage) for table in (view.table, sides.left, sides.right)))
+    table, *inputs = (again(table, storage=storage) for table in (view.table, sides.left, sides.right))
+    idle = View(table, inputs)
     assert idle.refresh() is None
     calls.clear()
     assert idle.refresh() is None
@@ -638,7 +640,7 @@ def test_the_name_of_a_view_of_a_query_is_taken(sides: Sides) -> None:
 # ------------------------------------------------------------------------------------------------ the doctor
 
 
-def forged(view: MaintainedJoin, *changes: Row) -> None:
+def forged(view: View, *changes: Row) -> None:
     """Commits rows as a refresh that is wrong."""
     state = view.table.filestore.state()
     app = AppVersion(VIEW_APP, state.app_versions[VIEW_APP] + 1, tuple(sorted(state.positions.items())))
@@ -703,7 +705,7 @@ def test_it_follows_until_it_is_stopped(sides: Sides) -> None:
     view, stopped = sides.view(), Event()
     found = []
     for done in view.follow(stopped, timedelta(milliseconds=1)):
-        found.append((done.left, done.whole))
+        found.append((done.inputs["shop.l"], done.whole))
         if len(found) < 4:
             sides.put(sides.left, (len(found), 1))
         else:
@@ -715,7 +717,7 @@ def test_it_follows_until_it_is_stopped(sides: Sides) -> None:
 def test_what_was_committed_before_the_stop_is_added(sides: Sides) -> None:
     sides.put(sides.left, (1, 1))
     view = sides.view()
-    assert [done.left for done in view.follow(lambda: True)] == [1]
+    assert [done.inputs["shop.l"] for done in view.follow(lambda: True)] == [1]
     assert list(view.follow(lambda: True)) == []
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from filestore.errors import InvalidRequest, Unavailable
 from tablestore import Store
-from tablestore.views.creation import all_views, open_view
+from tablestore.views.opening import all_views, open_view
 from tablestore.views.upkeep import LIST_SECONDS, RefreshOutcome, Upkeep, pause_after
 from tests.warehouses import rows
 

@@ -1,52 +1,27 @@
-"""`Refresh`: plans the work of a refresh, bucket by bucket, and runs it as the tasks of one write."""
+"""`JoinWork`: plans the refresh of a join bucket by bucket, and runs it as the tasks of one write."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Protocol
-
-import pyarrow as pa
 
 from filestore.delta.state import TableState
 from filestore.delta.totals import FileTotals
-from filestore.errors import TableStoreError
 from filestore.files.writer import TableFiles
 from filestore.lazily import pl
-from filestore.model.definition import TableDefinition
-from filestore.reading.difference import Spill
-from filestore.sorting.runs import local_runs
 from filestore.table import FileStore
-from filestore.threads import in_threads
 from tablestore.reading.keyed_rows import keyed_rows
 from tablestore.reading.version_changes import Changes, changes_between
 from tablestore.views.bucket_work import BucketWork, LeftRows
 from tablestore.views.join_query import JoinQuery
 from tablestore.views.left_rows import changed_keys
-from tablestore.writing.write_job import TaskOutcome, WriteJob, discard_outcomes
+from tablestore.views.tasks import WorkRunner
+from tablestore.writing.write_job import TaskOutcome, WriteJob
 
-__all__ = ["Input", "Refresh", "Work", "WorkRunner", "in_own_threads"]
+__all__ = ["Input", "JoinWork"]
 
 _MOST_KEYS = 1 << 20
 """The most changed keys of the right table that are searched in the left one: with more, all its rows are joined."""
-
-
-class Work(Protocol):
-    """A part of the work of a refresh, which is a task of its write. Picklable."""
-
-    def batches(self, definition: TableDefinition, disk: Spill) -> Iterator[pa.RecordBatch]:
-        """Yields rows of the view's table as `tablestore.writing.write_job` takes them.
-
-        Args:
-            definition: The definition of the view's table.
-            disk: Opens a place for rows that do not fit into memory.
-        """
-        ...
-
-
-WorkRunner = Callable[[WriteJob, Sequence[Work]], Sequence[TaskOutcome]]
-"""Runs all parts of the work, in this process or as a Spark job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +49,7 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
-class Refresh:
+class JoinWork:
     """Runs a refresh as a write (`tablestore.writing.write_job.WriteRunner`).
 
     Attributes:
@@ -133,19 +108,6 @@ class Refresh:
         """Reads the keys of the right table whose rows have changed; None if they are too many, or unknown."""
         changes = self.right.changes(self.query.right_columns)
         return None if changes is None else changed_keys(changes, _MOST_KEYS)
-
-
-def in_own_threads(job: WriteJob, work: Sequence[Work]) -> Sequence[TaskOutcome]:
-    """Runs the work in a thread of this process for each core."""
-
-    def one(numbered: tuple[int, Work]) -> TaskOutcome:
-        number, part = numbered
-        try:
-            return job.run(part.batches(job.table.definition, local_runs), f"{number}.0")
-        except TableStoreError as error:
-            return TaskOutcome(error=error)
-
-    return in_threads("view", one, list(enumerate(work)), partial(discard_outcomes, job.table))
 
 
 def _buckets(left: TableState, changes: Changes | None, keys: pl.DataFrame | None) -> list[int]:

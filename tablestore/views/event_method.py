@@ -1,56 +1,95 @@
-"""`EventJoin`: adds to a view the events that were inserted into a table, each looked up in another table."""
+"""`EventMethod`: adds to a view the events that were inserted into a table, each looked up in another table."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from filestore.checks.report import Finding
 from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest, NotFound
 from filestore.model.files import DataFile
-from filestore.model.snapshot import Operation
+from filestore.model.snapshot import Snapshot
 from filestore.table import FileStore
+from tablestore.table import Table
+from tablestore.views.engines import Engines
 from tablestore.views.event_check import EventCheck
 from tablestore.views.event_commits import inserted_files, noting_definitions, stored_alike
 from tablestore.views.event_work import Dimension, event_work
-from tablestore.views.join_query import JoinQuery, SystemTime
-from tablestore.views.maintained import MaintainedJoin, Refreshed
+from tablestore.views.holds import Holds
+from tablestore.views.join_method import tables_of_join
+from tablestore.views.join_query import JoinQuery, SystemTime, parse_join
+from tablestore.views.output_table import VIEW_QUERY, check_output
+from tablestore.views.refresh_method import RefreshMethod, RefreshStep
 from tablestore.views.refresh_plan import RefreshPlan, plan_append, same_columns
 from tablestore.writing.apps import VIEW_APP
+from tablestore.writing.writer import TableWriter
 
-__all__ = ["EventJoin", "explained_events"]
+__all__ = ["EventMethod", "explained_events"]
 
 
-class EventJoin(MaintainedJoin):
+class EventMethod(RefreshMethod):
     """A join whose left table has no primary key, so that rows are only added to the result.
 
     A refresh takes the events that were inserted since the last one. Each is looked up in the right table as of a time:
     that of the refresh, or its own one. What was added to the result stays as it is, whatever happens to the right
     table afterwards.
+
+    Attributes:
+        query: The join.
     """
 
-    def _explained(self) -> tuple[str, ...]:
+    def __init__(self, table: Table, inputs: Sequence[Table], engines: Engines) -> None:
+        super().__init__(table, inputs, engines)
+        self.query: JoinQuery = parse_join(table.definition.options[VIEW_QUERY])
+
+    @staticmethod
+    def tables_of(text: str) -> tuple[str, ...]:
+        """Returns the table of events of a query, and the other one."""
+        return tables_of_join(text)
+
+    def check(self, output: TableState, states: Sequence[TableState]) -> None:
+        """Checks the columns of the view's table."""
+        events, other = states
+        check_output(self.query, output.definition, events.definition, other.definition)
+
+    def explained(self, output: TableState, states: Sequence[TableState]) -> tuple[str, ...]:
+        """Returns how the view is refreshed, a line each; raises what would keep a refresh from it."""
+        self.check(output, states)
         return explained_events(self.table.identifier, self.query)
 
-    def _plan_refresh(self, output: TableState, *states: TableState) -> RefreshPlan | None:
+    def columns(self, states: Sequence[TableState]) -> Sequence[Sequence[str]]:
+        """Returns for each input the columns that the query reads."""
+        return self.query.left_columns, self.query.right_columns
+
+    def planned(self, output: TableState, states: Sequence[TableState]) -> RefreshPlan | None:
+        """Plans a refresh by the events alone."""
         events, other = states
         return plan_append(output, events, other)
 
-    def _held(
-        self, plan: RefreshPlan, states: Sequence[TableState], output: TableState
+    def held(
+        self,
+        plan: RefreshPlan,
+        holds: Holds,
+        overtaken: Callable[[], bool],
+        before: Callable[[Sequence[int]], Sequence[TableState] | None],
     ) -> tuple[bool, Sequence[TableState] | None]:
-        events, other = self._stores
+        """Holds the version up to which the view has its events, and the newest one of the other table.
+
+        Raises:
+            NotFound: ``events-expired``: events that it lacks are in versions that are gone.
+        """
+        events, other = self.stores
         own = (self.query.time or SystemTime()).column is not None
-        needed = not own or self._holds.held(other) is None  # earlier versions are read, too, which are held already
-        if needed and not self._hold_one(other, plan.until[1]):
+        needed = not own or holds.held(other) is None  # earlier versions are read, too, which are held already
+        if needed and not holds.hold_unless_expired(other, plan.until[1]):
             return False, None
         if plan.since is None:
-            return self._hold_one(events, plan.until[0]), None
-        if self._is_overtaken(plan.since, output):
+            return holds.hold_unless_expired(events, plan.until[0]), None
+        if holds.are_later(plan.since) and overtaken():
             return False, None
-        if not self._hold(plan.since):
-            if self.table.filestore.state().positions != output.positions:
+        if not holds.hold_all(plan.since):
+            if overtaken():
                 return False, None
             raise NotFound(
                 f"version {plan.since[0]} of {self.query.left} has expired, up to which {self.table.identifier} has "
@@ -60,32 +99,30 @@ class EventJoin(MaintainedJoin):
             )
         return True, None
 
-    def _write(
-        self,
-        plan: RefreshPlan,
-        output: TableState,
-        states: Sequence[TableState],
-        before: Sequence[TableState] | None,
-    ) -> tuple[Refreshed, int]:
-        (events, other), state, execution = self._stores, states[0], self._execution
-        replaces = plan.since is None and VIEW_APP in output.app_versions
+    def write(self, step: RefreshStep, writer: TableWriter) -> tuple[Snapshot, bool]:
+        """Looks the new events up, and adds what was found."""
+        plan, state, tasks = step.plan, step.states[0], self.engines.tasks
+        events, other = self.stores
         with ExitStack() as reading:
             reading.enter_context(other.reading(plan.until[1]))
             reading.enter_context(events.reading(plan.until[0] if plan.since is None else plan.since[0]))
-            files = self._files(events, plan.since, state, output)
-            dimension = self._dimension(other, states[1], output)
+            files = self._files(events, plan.since, state, step.output)
+            dimension = self._dimension(other, step.states[1], step.output)
             work = event_work(self.query, events.table_files(state), state, files, dimension)
-            snapshot = self._writer.write(
-                lambda job: execution.run(job, work) if work else [],
-                overwrite=replaces,
+            snapshot = writer.write(
+                lambda job: tasks.run(job, work) if work else [],
+                overwrite=plan.since is None and VIEW_APP in step.output.app_versions,
                 app=plan.app,
-                base=output,
-                retries=execution.retries,
+                base=step.output,
+                retries=tasks.retries,
             )
-        if replaces and snapshot.operation is not Operation.OVERWRITE:
-            raise self._overtaken(f"by version {snapshot.version}")
-        left, right = plan.until
-        return Refreshed(snapshot.version, left, right, plan.since is None), snapshot.version
+        return snapshot, plan.since is None
+
+    def compared(self, output: TableState, read: Sequence[int]) -> list[Finding]:
+        """Compares the stored rows with the events, each looked up in the version that its refresh has read."""
+        events, other = self.stores
+        check = EventCheck(self.query, self.table.filestore, events, other, keep_removed=_keeps_removed(output))
+        return check.findings(output, read[0])
 
     def _files(
         self, events: FileStore, since: Sequence[int] | None, state: TableState, output: TableState
@@ -115,11 +152,6 @@ class EventJoin(MaintainedJoin):
     def _dimension(self, store: FileStore, state: TableState, output: TableState) -> Dimension:
         oldest = output.definition.options["view.expired-versions"] == "oldest"
         return Dimension.of(self.query, store, state, oldest=oldest)
-
-    def _compared(self, output: TableState, read: Sequence[int]) -> list[Finding]:
-        events, other = self._stores
-        check = EventCheck(self.query, self.table.filestore, events, other, keep_removed=_keeps_removed(output))
-        return check.findings(output, read[0])
 
 
 def _keeps_removed(output: TableState) -> bool:

@@ -1,4 +1,4 @@
-"""`QueryEngines`: what computes the rows of views: this process where it knows how and has the room, else Spark."""
+"""`Engines`: what computes the rows of views: this process where it knows how and has the room, else Spark."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Protocol, TypeVar
 from filestore.errors import TableStoreError, Unsupported
 from filestore.model.definition import TableDefinition
 from filestore.model.schema import Schema
-from filestore.operations.replaced_rows import ChangeRunner, changes_in_threads
 from tablestore.local_sql.refusal import NotLocalError
 from tablestore.table import Table
 from tablestore.views.local_engine import LocalQueries
 from tablestore.views.query_work import QueryWork, RowCounts
+from tablestore.views.tasks import Tasks
 from tablestore.writing.write_job import TaskOutcome, WriteJob, WriteRunner
 
-__all__ = ["QueryEngine", "QueryEngines"]
+__all__ = ["Engine", "Engines"]
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
 
-class QueryEngine(Protocol):
+class Engine(Protocol):
     """Computes rows of any query: Spark."""
 
     @property
-    def changes(self) -> ChangeRunner:
-        """Computes the change data of refreshes that replace all rows."""
+    def tasks(self) -> Tasks:
+        """The place where tasks run that Python computes."""
 
     def schema(self, work: QueryWork) -> Schema:
         """Returns the columns of the query's result."""
@@ -42,7 +42,7 @@ class QueryEngine(Protocol):
 
 
 @dataclass(frozen=True)
-class QueryEngines:
+class Engines:
     """Computes rows where that is known to be right, and fastest.
 
     Attributes:
@@ -51,12 +51,12 @@ class QueryEngines:
     """
 
     open_table: Callable[[str], Table]
-    spark: QueryEngine | None = None
+    spark: Engine | None = None
 
     @property
-    def changes(self) -> ChangeRunner:
-        """Computes the change data of refreshes that replace all rows."""
-        return changes_in_threads if self.spark is None else self.spark.changes
+    def tasks(self) -> Tasks:
+        """The place where tasks run that Python computes."""
+        return Tasks() if self.spark is None else self.spark.tasks
 
     def why_spark(self, work: QueryWork, most: int) -> str | None:
         """Returns why Spark computes a query, as a clause; None if this process does, as long as the rows are few.
@@ -111,7 +111,7 @@ class QueryEngines:
     def _local(self) -> LocalQueries:
         return LocalQueries(self.open_table)
 
-    def _first_here(self, work: QueryWork, most: int, here: Callable[[], T], there: Callable[[QueryEngine], T]) -> T:
+    def _first_here(self, work: QueryWork, most: int, here: Callable[[], T], there: Callable[[Engine], T]) -> T:
         why = "view.local-memory is 0"
         if most:
             try:

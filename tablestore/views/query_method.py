@@ -1,0 +1,176 @@
+"""`QueryMethod`: keeps a view equal to a query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from filestore.checks.report import Finding
+from filestore.delta.state import TableState
+from filestore.errors import InvalidRequest
+from filestore.model.definition import TableDefinition
+from filestore.model.schema import Schema
+from filestore.model.snapshot import Snapshot
+from filestore.model.types import to_sql
+from tablestore.table import Table
+from tablestore.views.engines import Engines
+from tablestore.views.examination import different_rows, unchecked
+from tablestore.views.output_table import VIEW_QUERY
+from tablestore.views.query_work import QueryWork
+from tablestore.views.refresh_method import RefreshMethod, RefreshStep
+from tablestore.views.view_plan import Incremental, Mode, ViewPlan, Whole, plan_view, with_key
+from tablestore.views.view_query import parse_view
+from tablestore.views.view_settings import other_meaning, settings_of
+from tablestore.writing.writer import TableWriter
+
+__all__ = ["QueryMethod", "explained_query"]
+
+
+class QueryMethod(RefreshMethod):
+    """Computes the rows of the keys that changes reach, or all rows, by the query's own text.
+
+    Attributes:
+        query: The query.
+    """
+
+    def __init__(self, table: Table, inputs: Sequence[Table], engines: Engines) -> None:
+        super().__init__(table, inputs, engines)
+        self.query = parse_view(str(table.definition.options[VIEW_QUERY]))
+        self._planned: tuple[tuple[TableDefinition, ...], ViewPlan] | None = None
+
+    @staticmethod
+    def tables_of(text: str) -> tuple[str, ...]:
+        """Returns the tables of a query, each once."""
+        return parse_view(text).tables
+
+    def check(self, output: TableState, states: Sequence[TableState]) -> None:
+        """Plans the refresh; its columns are checked where they are read."""
+        self._plan(output, states)
+
+    def explained(self, output: TableState, states: Sequence[TableState]) -> tuple[str, ...]:
+        """Returns how the view is refreshed, a line each; raises what would keep a refresh from it."""
+        plan = self._plan(output, states)
+        work = self._work(plan, output, [state.version for state in states])
+        why_spark = self.engines.why_spark(work, output.definition.options["view.local-memory"])
+        if why_spark is None or self.engines.spark is not None:
+            self._check_query(work, output)
+        return explained_query(self.table.identifier, plan, why_spark)
+
+    def _plan(self, output: TableState, states: Sequence[TableState]) -> ViewPlan:
+        definition = output.definition
+        read = (definition, *(state.definition for state in states))
+        if self._planned is not None and self._planned[0] == read:
+            return self._planned[1]
+        definitions = {table.identifier: state.definition for table, state in zip(self.inputs, states, strict=True)}
+        key = definition.primary_key
+        plan = with_key(plan_view(self.query, definitions, self._settings, key), definition.schema, (), Mode.AUTO)
+        if isinstance(plan, Incremental) and set(plan.key) != set(key):
+            plan = Whole("its table was created without the key that the query has")
+        plan = with_key(plan, definition.schema, (), Mode(definition.options["view.incremental"]))
+        self._planned = read, plan
+        return plan
+
+    def columns(self, states: Sequence[TableState]) -> Sequence[Sequence[str]]:
+        """Returns for each input the columns that the query reads, or more."""
+        names = None if other_meaning(self._settings) else self.query.names
+        return [
+            [
+                column
+                for column in state.definition.schema.names
+                if names is None or column.lower() in names or column in state.definition.primary_key
+            ]
+            for state in states
+        ]
+
+    def write(self, step: RefreshStep, writer: TableWriter) -> tuple[Snapshot, bool]:
+        """Computes rows, and writes those that differ from the stored ones, or replaces all."""
+        plan = self._plan(step.output, step.states)
+        before = None if isinstance(plan, Whole) else step.before
+        since = None if before is None else [state.version for state in before]
+        work = self._work(plan, step.output, step.plan.until, since)
+        if step.before is None or not _same_schemas(step.before, step.states):  # else the last refresh has checked it
+            self._check_query(work, step.output)
+        runner = self.engines.runner(work, step.output.definition)
+        whole = since is None
+        return writer.write(runner, overwrite=whole, app=step.plan.app, base=step.output, retries=True), whole
+
+    def _check_query(self, work: QueryWork, output: TableState) -> None:
+        """Checks that the query still runs over its tables, with the columns of the view; raises ``view-outdated``."""
+        try:
+            result = self.engines.schema(work)
+        except InvalidRequest as error:
+            if error.code != "view-query":
+                raise
+            raise InvalidRequest(
+                f"{self.table.identifier} does not fit the tables of its query any more. {error.message} Give the "
+                "tables back what they lack, or drop the view and create it with another query",
+                code="view-outdated",
+            ) from error
+        self._check_columns(result, output)
+
+    def _check_columns(self, result: Schema, output: TableState) -> None:
+        if _columns_in_sql(result) != _columns_in_sql(output.definition.schema):
+            raise InvalidRequest(
+                "it does not fit its query any more: a column that it reads has another type now, or * stands "
+                "for other columns; create it again",
+                code="view-outdated",
+            )
+
+    def compared(self, output: TableState, read: Sequence[int]) -> list[Finding]:
+        """Compares the stored rows with the query's result, if that is the same each time."""
+        states = [store.state(version) for store, version in zip(self.stores, read, strict=True)]
+        plan = self._plan(output, states)
+        if not plan.repeatable:
+            return [unchecked("the query may have other rows each time that it runs")]
+        work = self._work(plan, output, read)
+        self._check_columns(self.engines.schema(work), output)
+        counts = self.engines.compare(work, output.definition.options["view.local-memory"])
+        if not counts.different:
+            return []
+        return [different_rows(counts.different, counts.results, counts.stored, read)]
+
+    def _work(
+        self, plan: ViewPlan, output: TableState, until: Sequence[int], since: Sequence[int] | None = None
+    ) -> QueryWork:
+        """Returns what computes the rows for versions of the inputs, or the rows that change `since` others."""
+        return QueryWork(
+            self.query,
+            plan,
+            self._settings,
+            self._by_name(until),
+            None if since is None else self._by_name(since),
+            self.table.identifier,
+            output.version,
+            {table.identifier: table for table in (*self.inputs, self.table)},
+        )
+
+    def _by_name(self, versions: Sequence[int]) -> dict[str, int]:
+        return {table.identifier: version for table, version in zip(self.inputs, versions, strict=True)}
+
+    @cached_property
+    def _settings(self) -> dict[str, str]:
+        return settings_of(self.table.definition.options.as_dict())
+
+
+def _columns_in_sql(schema: Schema) -> list[tuple[str, str]]:
+    """Returns names and types; SQL, in which a table is created, has no lists and maps without nulls."""
+    return [(column.name, to_sql(column.type)) for column in schema]
+
+
+def _same_schemas(before: Sequence[TableState], after: Sequence[TableState]) -> bool:
+    pairs = zip(before, after, strict=True)
+    return all(former.definition.schema == now.definition.schema for former, now in pairs)
+
+
+def explained_query(name: str, plan: ViewPlan, why_spark: str | None) -> tuple[str, ...]:
+    """Returns how the view of a query is refreshed, a line each.
+
+    Args:
+        name: The view.
+        plan: The plan of its refreshes.
+        why_spark: Why Spark computes it; None if this process does.
+    """
+    where = "without Spark" if why_spark is None else "by Spark"
+    how = f"incrementally, {where}" if isinstance(plan, Incremental) else f"as a whole, {where}: {plan.reason}"
+    spark = () if why_spark is None else (f"Spark computes it, since {why_spark}",)
+    return (f"{name} is refreshed {how}", *plan.described(), *spark)
