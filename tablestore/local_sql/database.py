@@ -29,7 +29,7 @@ _LOADED = "{} loaded"
 _LOSE_ERRORS = ("expression_rewriter", "statistics_propagation", "unused_columns")
 """Parts of DuckDB's optimizer that are off: with them a value that does not exist is no error, as it is in Spark.
 
-It makes ``l < -5`` of ``-l > 5``, and drops a condition that no row can fail, and columns that the result does not need.
+It makes ``l < -5`` of ``-l > 5``, and drops conditions that no row can fail, and columns that the result does not need.
 """
 
 
