@@ -98,7 +98,7 @@ def measured(shop: Shop, views: dict[str, dict[str, View]], turns: int) -> Timin
         for change, make in shop.changes().items():
             make()
             for query, kept in views.items():
-                if "items" not in kept[HERE].query.text and change == "1 item":
+                if "items" not in kept[HERE].query and change == "1 item":
                     continue
                 for who, view in kept.items():
                     taken.take(f"{query}, {change}", who, view.rebuild if who == WHOLE else view.refresh)
