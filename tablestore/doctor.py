@@ -15,7 +15,7 @@ from tablestore.views.opening import compare_view
 
 if TYPE_CHECKING:
     from tablestore.store import Store
-    from tablestore.views.engines import Engine
+    from tablestore.views.engines.either import Engine
 
 __all__ = ["Examined", "examine_all", "examine_named"]
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from filestore.reading.difference import SlotDifference
     from tablestore.spark import SparkStore
     from tablestore.store import Store
-    from tablestore.views.query_work import QueryWork, RowCounts
-    from tablestore.views.tasks import Tasks
+    from tablestore.views.engines.query_work import QueryWork, RowCounts
+    from tablestore.views.engines.tasks import Tasks
     from tablestore.views.upkeep import RefreshOutcome, Upkeep
     from tablestore.views.view import Refreshed, View
     from tablestore.writing.write_job import WriteRunner
@@ -80,7 +80,7 @@ def refresh(  # noqa: PLR0913  # a command's options are its arguments
 
 
 class _SparkWhenNeeded:
-    """Spark, which is started when a view first needs it (`tablestore.views.engines.Engine`).
+    """Spark, which is started when a view first needs it (`tablestore.views.engines.either.Engine`).
 
     Args:
         views: Starts it.
@@ -91,7 +91,7 @@ class _SparkWhenNeeded:
 
     @property
     def tasks(self) -> Tasks:
-        from tablestore.views.tasks import Tasks
+        from tablestore.views.engines.tasks import Tasks
 
         return Tasks(changes=self._changes)
 

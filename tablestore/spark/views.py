@@ -21,9 +21,9 @@ from tablestore.table import Table
 from tablestore.table_names import split
 from tablestore.views.creation import PlannedView, planned_view
 from tablestore.views.opening import open_view
-from tablestore.views.output_table import VIEW_QUERY
 from tablestore.views.refreshing import refresh_views
-from tablestore.views.statement import Place
+from tablestore.views.sql.place import Place
+from tablestore.views.sql.view_query import VIEW_QUERY
 from tablestore.views.view import Refreshed, View
 from tablestore.views.view_creation import MaterializedView
 

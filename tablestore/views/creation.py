@@ -11,16 +11,16 @@ from filestore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupporte
 from filestore.model.definition import TableDefinition
 from tablestore.table import Table
 from tablestore.table_names import split
-from tablestore.views.engines import Engine, Engines
-from tablestore.views.join_query import JoinKind, JoinQuery, parse_join
-from tablestore.views.join_sides import ordered
+from tablestore.views.engines.either import Engine, Engines
+from tablestore.views.joins.join_query import JoinKind, JoinQuery, parse_join
+from tablestore.views.joins.join_sides import ordered
+from tablestore.views.joins.statement import join_of_statement, looks_up_events
 from tablestore.views.opening import check_no_cycle, existing, open_view
-from tablestore.views.output_table import VIEW_QUERY
-from tablestore.views.statement import Place, join_of_statement, looks_up_events
+from tablestore.views.plan.view_plan import check_key
+from tablestore.views.sql.place import Place
+from tablestore.views.sql.view_query import VIEW_QUERY, view_of_statement
 from tablestore.views.view import View
 from tablestore.views.view_creation import MaterializedView, ViewTable, join_table, query_table
-from tablestore.views.view_plan import check_key
-from tablestore.views.view_query import view_of_statement
 
 if TYPE_CHECKING:
     from tablestore.store import Store

@@ -6,24 +6,8 @@ from collections.abc import Sequence
 
 from filestore.checks.report import Finding, Invariant
 from filestore.errors import TableStoreError
-from tablestore.views.bucket_work import Compared
 
-__all__ = ["cannot_be_refreshed", "different_rows", "differing", "lacking_events", "other_results", "unchecked"]
-
-
-def differing(compared: Sequence[Compared], read: Sequence[int]) -> list[Finding]:
-    """Returns what differs between the stored rows and the result of the query.
-
-    Args:
-        compared: The comparisons of all buckets.
-        read: The versions of its tables that the view names.
-    """
-    wrong = [part for part in compared if not part.equal]
-    if not wrong:
-        return []
-    different = sum(part.different for part in wrong)
-    results, stored = sum(part.results for part in compared), sum(part.stored for part in compared)
-    return [different_rows(different, results, stored, read)]
+__all__ = ["cannot_be_refreshed", "different_rows", "lacking_events", "other_results", "unchecked"]
 
 
 def different_rows(different: int, results: int, stored: int, read: Sequence[int]) -> Finding:

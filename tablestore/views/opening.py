@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from filestore.checks.report import Finding
 from filestore.errors import AlreadyExists, InvalidRequest, NotFound, TableStoreError, Unavailable, Unsupported
 from tablestore.table import Table
-from tablestore.views.engines import Engine
+from tablestore.views.engines.either import Engine
 from tablestore.views.examination import unchecked
 from tablestore.views.refresh_order import refresh_order
 from tablestore.views.view import View

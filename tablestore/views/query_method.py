@@ -13,14 +13,13 @@ from filestore.model.schema import Schema
 from filestore.model.snapshot import Snapshot
 from filestore.model.types import to_sql
 from tablestore.table import Table
-from tablestore.views.engines import Engines
+from tablestore.views.engines.either import Engines
+from tablestore.views.engines.query_work import QueryWork
 from tablestore.views.examination import different_rows, unchecked
-from tablestore.views.output_table import VIEW_QUERY
-from tablestore.views.query_work import QueryWork
+from tablestore.views.plan.view_plan import Incremental, Mode, ViewPlan, Whole, plan_view, with_key
 from tablestore.views.refresh_method import RefreshMethod, RefreshStep
-from tablestore.views.view_plan import Incremental, Mode, ViewPlan, Whole, plan_view, with_key
-from tablestore.views.view_query import parse_view
-from tablestore.views.view_settings import other_meaning, settings_of
+from tablestore.views.sql.view_query import VIEW_QUERY, parse_view
+from tablestore.views.sql.view_settings import other_meaning, settings_of
 from tablestore.writing.writer import TableWriter
 
 __all__ = ["QueryMethod", "explained_query"]

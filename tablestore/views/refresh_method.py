@@ -11,7 +11,7 @@ from filestore.delta.state import TableState
 from filestore.model.snapshot import Snapshot
 from filestore.table import FileStore
 from tablestore.table import Table
-from tablestore.views.engines import Engines
+from tablestore.views.engines.either import Engines
 from tablestore.views.holds import Holds
 from tablestore.views.refresh_plan import RefreshPlan, plan_refresh
 from tablestore.writing.writer import TableWriter

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tablestore.views.engines import Engine
+from tablestore.views.engines.either import Engine
 from tablestore.views.opening import inputs_of, open_view
 from tablestore.views.refresh_order import refresh_order
 from tablestore.views.view import Refreshed, View

@@ -16,15 +16,15 @@ from filestore.errors import Conflict, InvalidRequest, NotFound, TableStoreError
 from filestore.model.definition import TableDefinition
 from filestore.model.snapshot import Operation
 from tablestore.table import Table
-from tablestore.views.engines import Engine, Engines
-from tablestore.views.event_method import EventMethod
+from tablestore.views.engines.either import Engine, Engines
+from tablestore.views.events.event_method import EventMethod
 from tablestore.views.examination import cannot_be_refreshed, unchecked
 from tablestore.views.holds import Holds
-from tablestore.views.join_method import JoinMethod
-from tablestore.views.output_table import VIEW_QUERY
+from tablestore.views.joins.join_method import JoinMethod
 from tablestore.views.query_method import QueryMethod
 from tablestore.views.refresh_method import RefreshMethod, RefreshStep
 from tablestore.views.refresh_plan import RefreshPlan, read_versions, rebuilt, same_columns, same_types
+from tablestore.views.sql.view_query import VIEW_QUERY
 from tablestore.views.view_errors import errors_of_view
 from tablestore.writing.apps import VIEW_APP
 from tablestore.writing.commit_metrics import CommitMeter

@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 from filestore.errors import InvalidRequest
 from filestore.model.definition import TableDefinition
 from filestore.model.schema import Column, Schema
-from tablestore.views.engines import Engines
-from tablestore.views.event_method import explained_events
-from tablestore.views.join_method import explained_join
-from tablestore.views.join_query import JoinQuery
-from tablestore.views.output_table import VIEW_QUERY, output_key, output_options, output_schema
+from tablestore.views.engines.either import Engines
+from tablestore.views.engines.query_work import QueryWork
+from tablestore.views.events.event_method import explained_events
+from tablestore.views.joins.join_method import explained_join
+from tablestore.views.joins.join_query import JoinQuery
+from tablestore.views.joins.join_table import output_key, output_options, output_schema
+from tablestore.views.plan.view_plan import Incremental, Mode, plan_view, with_key
 from tablestore.views.query_method import explained_query
-from tablestore.views.query_work import QueryWork
-from tablestore.views.statement import Place
-from tablestore.views.view_plan import Incremental, Mode, plan_view, with_key
-from tablestore.views.view_query import ViewQuery
-from tablestore.views.view_settings import settings_of
+from tablestore.views.sql.place import Place
+from tablestore.views.sql.view_query import VIEW_QUERY, ViewQuery
+from tablestore.views.sql.view_settings import settings_of
 
 __all__ = ["MaterializedView", "ViewTable", "join_table", "query_table"]
 

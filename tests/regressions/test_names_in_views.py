@@ -10,10 +10,10 @@ import tablestore
 from filestore.errors import InvalidRequest, NotFound, Unsupported
 from filestore.model.definition import TableDefinition
 from tablestore.table_names import split
-from tablestore.views.join_query import parse_join
+from tablestore.views.joins.join_query import parse_join
 from tablestore.views.opening import all_views
-from tablestore.views.statement import Place
-from tablestore.views.view_query import parse_view, view_of_statement
+from tablestore.views.sql.place import Place
+from tablestore.views.sql.view_query import parse_view, view_of_statement
 from tests.tables import define
 from tests.warehouses import rows, warehouse
 

@@ -1,4 +1,4 @@
-"""Runs the queries of maintained views in Spark (`tablestore.views.engines.Engine`)."""
+"""Runs the queries of maintained views in Spark (`tablestore.views.engines.either.Engine`)."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from tablestore.spark.batch.views import spark_tasks
 from tablestore.spark.batch.writing import spark_runner
 from tablestore.spark.jobs.errors import failure_of, raised_by_python
 from tablestore.table import Table
-from tablestore.views.query_work import QueryWork, RowCounts
-from tablestore.views.tasks import Tasks
-from tablestore.views.view_plan import Incremental
+from tablestore.views.engines.query_work import QueryWork, RowCounts
+from tablestore.views.engines.tasks import Tasks
+from tablestore.views.plan.view_plan import Incremental
 from tablestore.writing.write_job import TaskOutcome, WriteJob, WriteRunner
 
 __all__ = ["SparkViews"]

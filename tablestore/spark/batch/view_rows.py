@@ -1,7 +1,7 @@
 """Computes the rows of a view's refresh as DataFrames: what changes affect, and how it differs from the stored rows.
 
 The query itself runs as its text, over tables in the place of its own
-(`tablestore.views.refresh_script`). So the values of the result are exactly Spark's.
+(`tablestore.views.plan.refresh_script`). So the values of the result are exactly Spark's.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from filestore.model.names import quoted
 from filestore.model.rowkind import KIND_COLUMN
 from tablestore.spark.batch.comparing import same
 from tablestore.spark.batch.plan_leaves import other_relation
-from tablestore.views.query_work import QueryWork
-from tablestore.views.refresh_script import OWN, Changed, Made, Matching, Query, Rows, refresh_script
-from tablestore.views.view_plan import Incremental
+from tablestore.views.engines.query_work import QueryWork
+from tablestore.views.plan.refresh_script import OWN, Changed, Made, Matching, Query, Rows, refresh_script
+from tablestore.views.plan.view_plan import Incremental
 
 __all__ = ["NEW", "STORED", "TableReader", "ViewRows", "paired"]
 

@@ -9,7 +9,7 @@ from filestore.errors import AlreadyExists, CommitUnknown, Conflict
 from tablestore.spark.sql.procedure import TABLE, Arguments, Parameter, Procedure, Row
 from tablestore.spark.store import SparkStore
 from tablestore.views.opening import drop_view
-from tablestore.views.statement import Place
+from tablestore.views.sql.place import Place
 from tablestore.views.view import Refreshed, View
 from tablestore.views.view_creation import MaterializedView
 

@@ -10,7 +10,7 @@ import pytest
 from filestore.errors import NotFound
 from tablestore import Store
 from tablestore.spark import SparkStore
-from tablestore.views.join_query import parse_join
+from tablestore.views.joins.join_query import parse_join
 from tablestore.views.opening import drop_view
 from tablestore.views.view import View
 from tests.depth import Depth
@@ -97,7 +97,7 @@ def test_events_are_looked_up_by_jobs(
     lake: SparkStore, store: Store, right: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each refresh has more than one task, which get what they need without the driver."""
-    monkeypatch.setattr("tablestore.views.event_work._TASK_BYTES", 1)
+    monkeypatch.setattr("tablestore.views.events.event_work._TASK_BYTES", 1)
     if right == "large":
         monkeypatch.setattr("tablestore.reading.keyed_rows.SMALL_BYTES", 1)
     events = store.create_table("shop.e", "n INT, x BIGINT")

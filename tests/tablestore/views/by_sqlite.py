@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import sqlglot
 from sqlglot import exp
 
-from tablestore.views.view_query import ViewQuery
+from tablestore.views.sql.view_query import ViewQuery
 from tests.tablestore.views.script_shapes import COLUMNS
 
 __all__ = ["Row", "State", "make", "put", "result"]

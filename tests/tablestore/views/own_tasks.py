@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import cast
 
-from tablestore.views.engines import Engine
-from tablestore.views.tasks import Tasks, WorkRunner
+from tablestore.views.engines.either import Engine
+from tablestore.views.engines.tasks import Tasks, WorkRunner
 
 __all__ = ["running"]
 

@@ -9,7 +9,7 @@ from filestore.delta.log import Commit
 from filestore.errors import InvalidRequest
 from filestore.model.files import DataFile, Slot
 from filestore.model.snapshot import Operation
-from tablestore.views.event_commits import inserted_files
+from tablestore.views.events.event_commits import inserted_files
 
 
 def file(path: str) -> DataFile:

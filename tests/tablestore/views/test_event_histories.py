@@ -19,7 +19,7 @@ import tablestore
 from filestore.errors import Unavailable
 from filestore.storage.local import LocalStorage
 from tablestore import Table
-from tablestore.views.join_query import parse_join
+from tablestore.views.joins.join_query import parse_join
 from tablestore.views.view import View
 from tests.depth import Depth
 from tests.faults import FailAt, FaultyStorage, Killed

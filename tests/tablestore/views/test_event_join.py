@@ -15,8 +15,8 @@ from filestore.commit.proposal import AppVersion
 from filestore.delta.state import TableState
 from filestore.errors import Conflict, InvalidRequest, NotFound, TableStoreError
 from tablestore import Table
-from tablestore.views import event_work
-from tablestore.views.tasks import Work, in_own_threads
+from tablestore.views.engines.tasks import Work, in_own_threads
+from tablestore.views.events import event_work
 from tablestore.views.view import View
 from tablestore.writing.apps import VIEW_APP
 from tablestore.writing.given_rows import GivenRows

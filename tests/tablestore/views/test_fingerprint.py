@@ -8,7 +8,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tablestore.views.fingerprint import Fingerprint
+from tablestore.views.events.fingerprint import Fingerprint
 
 ROWS = st.lists(
     st.tuples(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from filestore.errors import InvalidRequest, NotFound, Unsupported
-from tablestore.views.join_query import JoinColumn, JoinKind, JoinQuery, Side, join_query, parse_join
+from tablestore.views.joins.join_query import JoinColumn, JoinKind, JoinQuery, Side, join_query, parse_join
 from tests.tables import define
 
 LEFT = define("id BIGINT NOT NULL, planet BIGINT, star STRING, `from` INT", ["id"])

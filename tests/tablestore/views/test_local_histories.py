@@ -11,8 +11,8 @@ import pytest
 
 from filestore.errors import InvalidRequest
 from tablestore import Store
+from tablestore.views.sql.view_query import parse_view
 from tablestore.views.view import View
-from tablestore.views.view_query import parse_view
 from tests.depth import Depth
 from tests.tables import assert_healthy
 from tests.tablestore.views.by_sqlite import result

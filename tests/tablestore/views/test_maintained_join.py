@@ -19,11 +19,11 @@ from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from log.table.store import LogStore
 from tablestore import Table
-from tablestore.views import join_work
-from tablestore.views.bucket_work import BucketWork
+from tablestore.views.engines.tasks import in_own_threads
 from tablestore.views.holds import Holds
+from tablestore.views.joins import join_work
+from tablestore.views.joins.bucket_work import BucketWork
 from tablestore.views.opening import drop_view
-from tablestore.views.tasks import in_own_threads
 from tablestore.views.view import InputLag, View
 from tablestore.writing.apps import VIEW_APP
 from tablestore.writing.given_rows import GivenRows

@@ -10,7 +10,7 @@ from filestore.delta.state import POSITION_APP, TableState
 from filestore.errors import InvalidRequest
 from filestore.model.schema import Schema
 from tablestore.reading.version_changes import changes_between
-from tablestore.views.left_rows import changed_keys
+from tablestore.views.joins.changed_keys import changed_keys
 from tablestore.views.refresh_plan import plan_append, plan_refresh, read_versions, rebuilt, same_columns
 from tablestore.writing.apps import VIEW_APP
 from tests.tables import define, to_arrow

@@ -19,11 +19,11 @@ from filestore.errors import NotFound
 from filestore.model.definition import TableDefinition
 from tablestore.local_sql.database import Database
 from tablestore.local_sql.programs import Read, translated
-from tablestore.views.local_engine import Relation, relations_of
-from tablestore.views.refresh_script import Changed, Matching, Query, Rows, Script, refresh_script
-from tablestore.views.statement import Place
-from tablestore.views.view_plan import Incremental, plan_view
-from tablestore.views.view_query import ViewQuery, view_of_statement
+from tablestore.views.engines.local_engine import Relation, relations_of
+from tablestore.views.plan.refresh_script import Changed, Matching, Query, Rows, Script, refresh_script
+from tablestore.views.plan.view_plan import Incremental, plan_view
+from tablestore.views.sql.place import Place
+from tablestore.views.sql.view_query import ViewQuery, view_of_statement
 from tests.depth import Depth
 from tests.tablestore.views.by_sqlite import Row, State, make, put, result
 from tests.tablestore.views.script_shapes import COLUMNS, TABLES, Shape, row_of, shape

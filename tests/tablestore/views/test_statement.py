@@ -6,8 +6,9 @@ import pytest
 
 from filestore.errors import InvalidRequest, NotFound, TableStoreError
 from filestore.model.definition import TableDefinition
-from tablestore.views.join_query import JoinKind, JoinQuery, SystemTime, parse_join
-from tablestore.views.statement import Place, join_of_statement, looks_up_events
+from tablestore.views.joins.join_query import JoinKind, JoinQuery, SystemTime, parse_join
+from tablestore.views.joins.statement import join_of_statement, looks_up_events
+from tablestore.views.sql.place import Place
 from tests.tables import define
 
 TABLES = {

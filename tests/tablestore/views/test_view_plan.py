@@ -6,13 +6,13 @@ import pytest
 
 from filestore.errors import InvalidRequest, NotFound, Unsupported
 from filestore.model.definition import TableDefinition
-from tablestore.views.functions import ORDERED, ROWS_OF_ROWS
-from tablestore.views.nodes import Block, Form
+from tablestore.views.plan.functions import ORDERED, ROWS_OF_ROWS
+from tablestore.views.plan.nodes import Block, Form
+from tablestore.views.plan.view_plan import Incremental, Mode, Whole, plan_view, with_key
+from tablestore.views.plan.with_clause import without_with
 from tablestore.views.refresh_order import refresh_order
-from tablestore.views.statement import Place
-from tablestore.views.view_plan import Incremental, Mode, Whole, plan_view, with_key
-from tablestore.views.view_query import ViewQuery, parse_view, view_of_statement
-from tablestore.views.with_clause import without_with
+from tablestore.views.sql.place import Place
+from tablestore.views.sql.view_query import ViewQuery, parse_view, view_of_statement
 from tests.tables import define
 
 TABLES = {

@@ -1,0 +1,237 @@
+"""Computes the rows of views in this process, without Spark: `tablestore.local_sql` over our own readers.
+
+What it does not know to be the same as in Spark it leaves alone (`NotLocalError`), and so it does with more rows than
+``view.local-memory`` has room for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+
+import pyarrow as pa
+
+from filestore.model.definition import TableDefinition
+from filestore.model.rowkind import KIND_COLUMN, RowKind
+from filestore.model.schema import Schema
+from filestore.rows.fitting import place_columns
+from tablestore.local_sql.database import Database
+from tablestore.local_sql.programs import Program, Read, translated
+from tablestore.local_sql.refusal import NotLocalError
+from tablestore.local_sql.typed import identifier
+from tablestore.table import Table
+from tablestore.views.engines.local_comparison import counted, counted_by_key
+from tablestore.views.engines.local_rows import LocalRows
+from tablestore.views.engines.query_work import QueryWork, RowCounts
+from tablestore.views.plan.refresh_script import OWN, Changed, Matching, Rows, Script, refresh_script
+from tablestore.views.plan.view_plan import Incremental
+from tablestore.views.sql.view_settings import other_values
+from tablestore.writing.given_rows import GivenRows
+from tablestore.writing.write_job import TaskOutcome, WriteJob, repeated_key
+
+__all__ = ["LocalQueries", "Relation", "Stored", "relations_of"]
+
+_MOST_KEYS = 1_000
+"""The most keys for which rows are searched: with more, all are read."""
+_RESULT, _STORED, _CHANGES = f"{OWN}result", f"{OWN}stored", f"{OWN}changes"
+_OWN_BYTES = 64 << 20
+"""The memory of a query over no rows."""
+_MEMORY_TIMES = 2
+"""A query may take the memory of the rows that it reads, and as much again; then it uses the disk."""
+
+
+@dataclass(frozen=True)
+class LocalQueries:
+    """Computes the rows of views in this process.
+
+    Attributes:
+        open_table: Opens a table of the store.
+    """
+
+    open_table: Callable[[str], Table]
+
+    def require(self, work: QueryWork) -> None:
+        """Raises `NotLocalError` if a refresh of a view cannot be computed here, whatever its tables have."""
+        _require_settings(work)
+        scripts, rows = [self._whole(work)], self._rows(work, 0)
+        if isinstance(work.plan, Incremental):  # with changes of all tables
+            script = refresh_script(work.plan, dict.fromkeys(work.until, -1), work.until)
+            scripts.append(dict(relations_of(script)))
+        for relations in scripts:
+            *_, last = relations
+            translated(_typed(relations, rows), [last])
+
+    def schema(self, work: QueryWork) -> Schema:
+        """Returns the columns of a query's result; raises `NotLocalError`."""
+        _require_settings(work)
+        program = translated(_typed(self._whole(work), self._rows(work, 0)), [_RESULT])
+        with Database(_OWN_BYTES) as database:
+            database.run(program, lambda name, read: ())  # DuckDB, too, may refuse it
+        return Schema.from_arrow(program.relations[_RESULT].schema)
+
+    def write(self, work: QueryWork, most: int, job: WriteJob) -> Sequence[TaskOutcome]:
+        """Writes the rows of a refresh: all of them, or those that changes reach and that differ from the stored ones.
+
+        Args:
+            work: The work.
+            most: The bytes of rows that may be read.
+            job: The write.
+
+        Raises:
+            NotLocalError: they cannot be computed here. Nothing was written.
+            InvalidRequest: ``repeated-key``: two rows have the key that the user gave.
+        """
+        _require_settings(work)
+        definition = job.table.definition
+        with self._computed(work, most, definition) as (database, schema):
+            work.require_tables()
+            rows = database.rows(_select(_CHANGES), schema)
+            with GivenRows(chain([schema.empty_table()], rows)) as given:  # there is at least one part
+                return given(replace(job, skip_unchanged=work.since is not None))
+
+    def compare(self, work: QueryWork, most: int) -> RowCounts:
+        """Compares stored rows with the result; raises `NotLocalError`."""
+        _require_settings(work)
+        relations = self._whole(work) | {_STORED: Rows(work.output, work.version)}
+        rows = self._rows(work, most)
+        program = translated(_typed(relations, rows), [_RESULT, _STORED])
+        stored = rows.schema(Rows(work.output, work.version))
+        exact = isinstance(work.plan, Incremental) and work.plan.exact
+        key = self._opened(work, work.output).filestore.state(work.version).definition.primary_key
+        counts = (
+            counted_by_key(_RESULT, _STORED, stored, key, exact=exact) if key else counted(_RESULT, _STORED, stored)
+        )
+        with self._run(program, relations, rows, most) as database:
+            [found] = database.rows(counts, pa.schema([(name, pa.int64()) for name in ("d", "r", "s")]))
+        work.require_tables()
+        return RowCounts(*(column[0].as_py() for column in found.columns))
+
+    # ------------------------------------------------------------------------------------------ programs
+
+    @contextmanager
+    def _computed(
+        self, work: QueryWork, most: int, definition: TableDefinition
+    ) -> Iterator[tuple[Database, pa.Schema]]:
+        """Makes the relation with the rows to write."""
+        plan = work.plan
+        if work.since is None:
+            relations, wanted, script = self._whole(work), [_RESULT], None
+        else:
+            assert isinstance(plan, Incremental)
+            script = refresh_script(plan, work.since, work.until)
+            relations, wanted = dict[str, Relation](relations_of(script)), [script.keys, script.rows]
+        rows = self._rows(work, most)
+        program = translated(_typed(relations, rows), wanted)
+        result = program.relations[wanted[-1]].schema
+        if definition.primary_key and set(place_columns(definition)) - set(definition.primary_key):
+            raise NotLocalError("its table has partitions by columns that are not in the key")
+        kinds = {column.name: column.type for column in definition.schema.to_arrow()}
+        if {one.name: one.type for one in result} != kinds:
+            raise NotLocalError("its columns would have other types")
+        with self._run(program, relations, rows, most) as database:
+            if definition.primary_key:
+                _refuse_repeated(database, wanted[-1], definition)
+            schema = result if script is None else result.append(pa.field(KIND_COLUMN, pa.string()))
+            text = _select(_RESULT) if script is None else _with_deletes(script, result, definition.primary_key)
+            database.make(_CHANGES, text)
+            yield database, schema
+
+    def _whole(self, work: QueryWork) -> dict[str, Relation]:
+        """Returns the relations of the whole query: its tables, and its result."""
+        query = work.query
+        names = {table: f"{OWN}{number}" for number, table in enumerate(query.tables)}
+        tables = {name: Rows(table, work.until[table]) for table, name in names.items()}
+        return {**tables, _RESULT: query.with_tables([names[use.name] for use in query.uses])}
+
+    def _rows(self, work: QueryWork, most: int) -> LocalRows:
+        return LocalRows(partial(self._opened, work), work.since, work.until, most)
+
+    def _opened(self, work: QueryWork, name: str) -> Table:
+        return work.tables[name] if name in work.tables else self.open_table(name)
+
+    @contextmanager
+    def _run(
+        self, program: Program, relations: Mapping[str, Relation], rows: LocalRows, most: int
+    ) -> Iterator[Database]:
+        reads = {name: one for name, one in program.relations.items() if isinstance(one, Read)}
+        rows.plan((_table_of(relations[name]), read.columns) for name, read in reads.items())
+        with Database(_OWN_BYTES + _MEMORY_TIMES * most) as database:
+            keys = partial(_keys, database, program)
+            database.run(program, lambda name, read: rows.read(_table_of(relations[name]), read.columns, keys))
+            yield database
+
+
+Stored = Rows | Changed | Matching
+"""Rows that a program reads."""
+Relation = Stored | str
+"""Rows that a program reads, or the query that makes them."""
+
+
+def relations_of(script: Script) -> Iterator[tuple[str, Relation]]:
+    """Yields what the program of a refresh reads, and its queries, by name."""
+    for name, made in script.relations.items():
+        match made:
+            case Rows() | Changed():
+                yield name, made
+            case Matching():
+                yield f"{name}_rows", made
+                yield name, made.text(f"{name}_rows")
+            case _:
+                yield name, made.text
+
+
+def _typed(relations: Mapping[str, Relation], rows: LocalRows) -> dict[str, pa.Schema | str]:
+    return {name: one if isinstance(one, str) else rows.schema(one) for name, one in relations.items()}
+
+
+def _table_of(relation: Relation) -> Stored:
+    assert not isinstance(relation, str)
+    return relation
+
+
+def _require_settings(work: QueryWork) -> None:
+    if (other := other_values(work.settings)) is not None:
+        raise NotLocalError(f"it runs with {other}")
+
+
+def _keys(database: Database, program: Program, what: Matching) -> pa.Table | None:
+    """Returns the values that rows have to have; None if they are many."""
+    kinds = program.relations[what.keys].schema
+    schema = pa.schema(
+        [(column, kinds.field(value).type) for column, value in zip(what.columns, what.values, strict=True)]
+    )
+    listed = ", ".join(identifier(value) for value in what.values)
+    text = f"SELECT DISTINCT {listed} FROM {identifier(what.keys)} LIMIT {_MOST_KEYS + 1}"
+    found = pa.concat_tables([schema.empty_table(), *database.rows(text, schema)])
+    return found if found.num_rows <= _MOST_KEYS else None
+
+
+def _select(name: str) -> str:
+    return f"SELECT * FROM {identifier(name)}"
+
+
+def _with_deletes(script: Script, result: pa.Schema, key: Sequence[str]) -> str:
+    """Returns the query of the new rows, and of deletes of the keys that have none."""
+    keys, rows = identifier(script.keys), identifier(script.rows)
+    names = [identifier(one.name) for one in result]
+    values = [f"k.{identifier(one.name)}" if one.name in key else "NULL" for one in result]
+    known = " AND ".join(f"k.{identifier(name)} IS NOT NULL" for name in key)
+    equal = " AND ".join(f"r.{identifier(name)} = k.{identifier(name)}" for name in key)
+    return (
+        f"SELECT {', '.join(names)}, '{RowKind.INSERT}' AS {identifier(KIND_COLUMN)} FROM {rows} UNION ALL "
+        f"SELECT {', '.join(values)}, '{RowKind.DELETE}' FROM {keys} AS k WHERE {known} "
+        f"AND NOT EXISTS (SELECT 1 FROM {rows} AS r WHERE {equal})"
+    )
+
+
+def _refuse_repeated(database: Database, rows: str, definition: TableDefinition) -> None:
+    key = definition.primary_key
+    schema = pa.schema([definition.schema.to_arrow().field(name) for name in key])
+    listed = ", ".join(map(identifier, key))
+    text = f"SELECT {listed} FROM {identifier(rows)} GROUP BY {listed} HAVING count(*) > 1 LIMIT 1"
+    for found in database.rows(text, schema):
+        for one in found.to_pylist():
+            raise repeated_key(one)

@@ -1,0 +1,176 @@
+"""`LocalRows`: reads what a local refresh needs of tables: whole columns, changed rows, rows with some values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from filestore.delta.state import TableState
+from filestore.lazily import pl
+from filestore.model.rowkind import KIND_COLUMN, RowKind
+from filestore.model.types import is_key_type
+from filestore.reading.difference import differences
+from filestore.reading.scan import plan_scan
+from filestore.rows.frames import arrow_table, frame_of
+from filestore.sorting.runs import local_runs
+from tablestore.local_sql.refusal import NotLocalError
+from tablestore.reading.searched_rows import rows_of
+from tablestore.reading.version_changes import changes_between
+from tablestore.table import Table
+from tablestore.views.plan.refresh_script import Changed, Matching, Rows
+
+__all__ = ["LocalRows"]
+
+_NEW = pa.array([str(RowKind.UPDATE_AFTER), str(RowKind.INSERT)])
+_READ_BYTES = 16 << 20
+"""Fewer bytes are read as a whole, without a search for the rows that are wanted."""
+_TEXT_BYTES = 24
+"""The size of a text before it is read."""
+
+
+@dataclass
+class LocalRows:
+    """The rows of tables at the versions of a refresh.
+
+    Attributes:
+        open_table: Opens a table.
+        since: For each table the earlier version; None if there is none.
+        until: For each table the later version.
+        most: The bytes of rows that may be read, decoded.
+    """
+
+    open_table: Callable[[str], Table]
+    since: Mapping[str, int] | None
+    until: Mapping[str, int]
+    most: int
+    _left: int = field(init=False)
+    _states: dict[tuple[str, int], TableState] = field(default_factory=dict)
+    _columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The columns of each table that are read in any way: a row in which none of them differs has not changed."""
+    _changed: dict[str, list[pa.Table]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._left = self.most
+
+    def schema(self, what: Rows | Changed | Matching) -> pa.Schema:
+        """Returns the columns of what can be read: those of the later version, as the query has them."""
+        rows = what.rows if isinstance(what, Matching) else what
+        version = self.until.get(rows.table)
+        if version is None:  # the view itself
+            assert isinstance(rows, Rows)
+            version = rows.version
+        return self._state(rows.table, version).definition.schema.to_arrow()
+
+    def plan(self, wanted: Iterable[tuple[Rows | Changed | Matching, Sequence[str]]]) -> None:
+        """Takes all that will be read, with its columns; refuses more than may be read, as far as metadata says."""
+        total = 0
+        for what, columns in wanted:
+            total += 0 if isinstance(what, Matching) else self._size(what, columns)  # those that are found are counted
+            table = what.rows.table if isinstance(what, Matching) else what.table
+            self._columns[table] = tuple(dict.fromkeys([*self._columns.get(table, ()), *columns]))
+        if total > self.most:
+            raise _too_much(total, self.most)
+
+    def read(
+        self,
+        what: Rows | Changed | Matching,
+        columns: Sequence[str],
+        keys: Callable[[Matching], pa.Table | None],
+    ) -> Iterator[pa.Table]:
+        """Reads rows.
+
+        Args:
+            what: The rows. Of `Matching` others may be among them.
+            columns: The columns.
+            keys: Returns the values that are wanted, in the order of `Matching.columns`; None if they are many. It is
+                asked where the rows that have them are found faster than all rows are read.
+        """
+        match what:
+            case Rows():
+                found = self._rows(what, columns, None)
+            case Changed():
+                found = (rows.select(columns) for rows in self._images(what))
+            case Matching():
+                large = self._size(what.rows, columns) > _READ_BYTES
+                found = self._matching(what, columns, keys(what) if large else None)
+        for rows in found:
+            self._left -= rows.nbytes
+            if self._left < 0:
+                raise _too_much(self.most - self._left, self.most)
+            yield rows
+
+    def _matching(self, what: Matching, columns: Sequence[str], keys: pa.Table | None) -> Iterator[pa.Table]:
+        """Reads the rows of which each column alone has a wanted value."""
+        where: pl.Expr | None = None
+        for place, name in enumerate(what.columns if keys is not None else ()):  # it may be there twice
+            if not is_key_type(self.schema(what).field(name).type):
+                continue  # 0.0 and -0.0 are equal
+            assert keys is not None
+            values = frame_of(pa.table({name: keys.column(place)}))[name].unique()
+            one = pl.col(name).is_in(values.drop_nulls().implode())
+            if values.null_count():
+                one = one | pl.col(name).is_null()
+            where = one if where is None else where & one
+        if keys is not None and not keys.num_rows:
+            return iter(())
+        return self._rows(what.rows, columns, where)
+
+    def _rows(self, what: Rows, columns: Sequence[str], where: pl.Expr | None) -> Iterator[pa.Table]:
+        state, table = self._state(what.table, what.version), self.open_table(what.table)
+        if lacking := [name for name in columns if name not in state.definition.schema]:
+            raise NotLocalError(f"{what.table} had no column {lacking[0]} yet in version {what.version}")
+        schema = _nullable(state.definition.schema.select(columns).to_arrow())
+        for frame in rows_of(table.filestore.table_files(state), plan_scan(state, columns, where), where):
+            yield arrow_table(frame, schema)
+
+    def _images(self, what: Changed) -> Iterator[pa.Table]:
+        """Reads the changed rows of a table, once for both versions."""
+        if what.table not in self._changed:
+            self._changed[what.table] = list(self._read_changes(what.table))
+        for rows in self._changed[what.table]:
+            is_new = pc.is_in(rows.column(KIND_COLUMN), _NEW)
+            yield rows.filter(is_new if what.new else pc.invert(is_new))
+
+    def _read_changes(self, name: str) -> Iterator[pa.Table]:
+        table, (before, after) = self.open_table(name), self._versions(name)
+        wanted = dict.fromkeys([*after.definition.primary_key, *self._columns[name]])
+        return changes_between(table.filestore, before, after, tuple(wanted)).images(local_runs)
+
+    def _versions(self, name: str) -> tuple[TableState, TableState]:
+        assert self.since is not None
+        return self._state(name, self.since[name]), self._state(name, self.until[name])
+
+    def _state(self, name: str, version: int) -> TableState:
+        if (name, version) not in self._states:
+            self._states[name, version] = self.open_table(name).filestore.state(version)
+        return self._states[name, version]
+
+    def _size(self, what: Rows | Changed, columns: Sequence[str]) -> int:
+        """Returns the bytes that rows have in memory, as far as metadata says."""
+        schema = self.schema(what)
+        if isinstance(what, Rows):
+            rows = plan_scan(self._state(what.table, what.version)).rows
+        else:
+            rows = sum(difference.most_rows for difference in differences(*self._versions(what.table)))
+        return rows * sum(_decoded_size(schema.field(name).type) for name in columns)
+
+
+def _decoded_size(kind: pa.DataType) -> int:
+    """Returns the bytes that a value of a type takes in memory, as far as the type says."""
+    try:
+        return max(1, int(kind.bit_width) // 8)
+    except ValueError:  # of no fixed size
+        return _TEXT_BYTES
+
+
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([one.with_nullable(True) for one in schema])
+
+
+def _too_much(size: int, most: int) -> NotLocalError:
+    return NotLocalError(
+        f"it would read {size / 1e6:.3g} MB of rows at once, and view.local-memory is {most / 1e6:.3g} MB"
+    )

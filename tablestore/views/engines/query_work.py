@@ -1,0 +1,58 @@
+"""`QueryWork`: what a refresh of a view computes, in this process or in Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tablestore.table import Table
+from tablestore.views.plan.view_plan import ViewPlan
+from tablestore.views.sql.view_query import ViewQuery
+
+__all__ = ["QueryWork", "RowCounts"]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryWork:
+    """The work of a refresh, or of a comparison.
+
+    Attributes:
+        query: The query.
+        plan: The plan of its refreshes.
+        settings: Settings of Spark with which it runs.
+        until: For each of the query's tables the version that is read.
+        since: For each of them the version whose result is stored; None to compute all rows.
+        output: The view's table, whose rows are compared.
+        version: The version of it.
+        tables: All these tables as the view has opened them, by name: another one may have a name meanwhile. Empty for
+            a view that is created.
+    """
+
+    query: ViewQuery
+    plan: ViewPlan
+    settings: Mapping[str, str]
+    until: Mapping[str, int]
+    since: Mapping[str, int] | None = None
+    output: str = ""
+    version: int = 0
+    tables: Mapping[str, Table] = field(default_factory=dict)
+
+    def require_tables(self) -> None:
+        """Raises `NotFound` (``table-replaced``) if a table was dropped, or dropped and created again, meanwhile."""
+        for table in self.tables.values():
+            table.filestore.state()
+
+
+@dataclass(frozen=True, slots=True)
+class RowCounts:
+    """A comparison of stored rows with the query's result.
+
+    Attributes:
+        different: The rows that only one of them has.
+        results: The rows of the result.
+        stored: The stored rows.
+    """
+
+    different: int
+    results: int
+    stored: int

@@ -1,0 +1,13 @@
+"""Decides how a view of any query is refreshed (decision 151). Pure.
+
+nodes          the tree of a query: scans, SELECTs, UNION ALL
+scope          what names of columns mean in a SELECT
+functions      functions by which a row is not that of one row, or depends on their order
+nulls          whether an expression may be null
+row_key        the columns by which rows of a node are known
+with_clause    writes a query without WITH
+equal_columns  the columns of inputs that have to be equal
+block_reader   reads the tree of a query
+view_plan      whether it is refreshed from what changed or as a whole, and by which key
+refresh_script  what a refresh computes, as queries over versions of tables
+"""

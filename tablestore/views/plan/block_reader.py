@@ -1,0 +1,405 @@
+"""Reads the tree of a query: `tablestore.views.plan.nodes`. Pure.
+
+What is not understood here raises `NotPlainError`, and such a view is computed as a whole. Each part that is read by
+its position in the text is parsed again by itself, and has to be the same as in the tree of the whole query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from filestore.model.definition import TableDefinition
+from tablestore.views.plan.equal_columns import correlated, joined, searched, with_equal_columns
+from tablestore.views.plan.functions import check_functions, check_windows, is_time, is_window, truncates_time
+from tablestore.views.plan.nodes import Address, Block, Form, Input, Item, Name, Scan, UnionAll
+from tablestore.views.plan.nulls import may_be_null
+from tablestore.views.plan.row_key import row_key
+from tablestore.views.plan.scope import NotPlainError, Scope, walked
+from tablestore.views.sql.select_text import SelectText, Span, closing
+from tablestore.views.sql.view_query import ViewQuery, parsed_query, shown
+
+__all__ = ["has_collation", "read_nodes"]
+
+_CLAUSES = ("expressions", "from_", "joins", "where", "group", "having", "distinct", "qualify")
+_OF_SUBQUERIES = ("expressions", "from_", "where", "group", "having", "distinct")
+_NAMES_OF_CLAUSES = {
+    "with_": "WITH",
+    "order": "ORDER BY",
+    "limit": "LIMIT",
+    "offset": "OFFSET",
+    "laterals": "LATERAL VIEW",
+    "windows": "WINDOW",
+}
+_CHANGES_LACK = "rowkind"
+"""Changes have their kind in a column of this name."""
+
+
+def read_nodes(query: ViewQuery, definitions: Mapping[str, TableDefinition]) -> Block | UnionAll:
+    """Returns the tree of a query.
+
+    Args:
+        query: The query.
+        definitions: Those of its tables, by name.
+
+    Raises:
+        NotPlainError: there is something in it that no rule is known for.
+    """
+    if query.has_pipe:
+        raise NotPlainError("it has a pipe (|>)")
+    if query.tree.find(exp.Pivot) is not None:
+        raise NotPlainError("it has PIVOT or UNPIVOT, by which a row is not that of one row of its table")
+    check_functions(query.tree)
+    reader = _Reader(query, definitions, {use.span[0]: number for number, use in enumerate(query.uses)})
+    return reader.node(query.tree, query.tokens)
+
+
+def has_collation(query: ViewQuery) -> bool:
+    """Returns whether a query has a collation, by which texts are equal that are not the same."""
+    return any(token.text.upper() == "COLLATE" for token in query.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    query: ViewQuery
+    definitions: Mapping[str, TableDefinition]
+    uses: Mapping[int, int]
+    """The numbers of `ViewQuery.uses`, by the positions at which they begin."""
+
+    def node(self, tree: exp.Expr, tokens: Sequence[Token]) -> Block | UnionAll:
+        if isinstance(tree, exp.Select):
+            return self.block(self._select(tree, tokens))
+        if isinstance(tree, exp.SetOperation):
+            return UnionAll(tuple(self._branches(tree, tokens)))
+        raise NotPlainError("it is no plain SELECT")
+
+    def _select(self, tree: exp.Select, tokens: Sequence[Token]) -> SelectText:
+        _check_clauses(tree, _CLAUSES)
+        select = SelectText(tree, tuple(tokens))
+        if parsed_query(self.query.text[slice(*select.span)]) != tree or "select" not in select.clauses:
+            raise NotPlainError("it is no plain SELECT")
+        return select
+
+    def _branches(self, tree: exp.SetOperation, tokens: Sequence[Token]) -> Iterator[Block]:
+        """Reads what UNION ALL connects."""
+        trees = list(_branches(tree))
+        depth, parts = 0, []
+        part: list[Token] = []
+        for number, token in enumerate(tokens):
+            depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+            follows = number and tokens[number - 1].token_type is TokenType.UNION and not depth
+            if token.token_type is TokenType.UNION and not depth:
+                parts.append(part)
+                part = []
+            elif not (follows and token.token_type is TokenType.ALL):
+                part.append(token)
+        parts.append(part)
+        if len(parts) != len(trees):
+            raise NotPlainError("its UNION ALL cannot be taken apart")
+        for branch, some in zip(trees, parts, strict=True):
+            while some[0].token_type is TokenType.L_PAREN and closing(some, 0) == len(some) - 1:
+                some = some[1:-1]
+            yield self.block(self._select(branch, some))
+
+    def block(self, select: SelectText) -> Block:
+        tree = select.tree
+        inputs = self._from(select)
+        scope = Scope(inputs)
+        inputs += tuple(self._subqueries(tree, scope))
+        own = select.items("select")
+        if len(own) != len(tree.expressions) or any(item.is_star for item in tree.expressions):
+            raise NotPlainError("its columns cannot be taken apart")
+        if not all(isinstance(item, exp.Alias | exp.Column | exp.Dot) for item in tree.expressions):
+            raise NotPlainError("a column of a subquery, or of a query behind UNION ALL, has no name")
+        items = tuple(_item(item, tree, scope) for item in tree.expressions)
+        if len({item.name.lower() for item in items}) < len(items):
+            raise NotPlainError("two of its columns have one name")
+        found = Block(select, Form.ROWS, inputs, items)
+        windows = [window for item in _own(tree) for window in walked(item, exp.Window)]
+        if tree.args.get("group") is not None:
+            if windows or tree.args.get("distinct") is not None:
+                raise NotPlainError(f"it has {'OVER' if windows else 'DISTINCT'} over groups")
+            return replace(found, form=Form.GROUPS, address=tuple(self._groups(select, scope)))
+        _check_rows(tree, items)
+        if windows:
+            return self._partitioned(found, scope, windows)
+        if tree.args.get("distinct") is not None:
+            address = (
+                self._address(item.unalias(), _without_alias(select, item, span), item.alias_or_name, tree, scope)
+                for item, span in zip(tree.expressions, own, strict=True)
+            )
+            return replace(found, form=Form.GROUPS, address=tuple(address))
+        return found
+
+    # ------------------------------------------------------------------------------------------ FROM
+
+    def _from(self, select: SelectText) -> tuple[Input, ...]:
+        tree = select.tree
+        source, joins = tree.args.get("from_"), tree.args.get("joins") or []
+        parts = [part.this for part in (source, *joins) if part is not None]
+        if not parts or "from" not in select.clauses:
+            raise NotPlainError("it does not read plain tables")
+        spans = select.sources()
+        if len(parts) != len(spans):
+            raise NotPlainError("it does not read plain tables")
+        inputs: tuple[Input, ...] = ()
+        for number, (part, span) in enumerate(zip(parts, spans, strict=True)):
+            read = self._input(part, span, select)
+            inputs = (read,) if not number else joined(joins[number - 1], inputs, read)
+        if len(inputs) > 1 and not all(source.alias for source in inputs):
+            raise NotPlainError("it has a subquery in FROM without a name")
+        return with_equal_columns(tree, inputs)
+
+    def _input(self, part: exp.Expr, span: Span, select: SelectText) -> Input:
+        if isinstance(part, exp.Table):
+            if part.args.get("joins"):
+                raise NotPlainError("its joins are in parentheses")
+            if (number := self.uses.get(span[0])) is None:
+                raise NotPlainError("it does not read plain tables")
+            use = self.query.uses[number]
+            return Input(self._scan(number), use.alias, use.span, use.needs_alias, True, True, ())
+        if not isinstance(part, exp.Subquery):
+            raise NotPlainError("it does not read plain tables")
+        alias = part.args.get("alias")
+        if any(value for name, value in part.args.items() if name not in ("this", "alias")):
+            raise NotPlainError("it has more than a name behind a subquery in FROM")
+        if alias is not None and alias.args.get("columns"):
+            raise NotPlainError("it gives columns of a subquery other names in FROM")
+        tokens = select.within(span)[1:-1]
+        return Input(self.node(part.this, tokens), part.alias, span, False, True, True, ())
+
+    def _scan(self, number: int) -> Scan:
+        use = self.query.uses[number]
+        definition = self.definitions[use.name]
+        if any(name.lower() == _CHANGES_LACK for name in definition.schema.names):
+            raise NotPlainError(f"{use.name} has a column rowkind, so its changes cannot be read")
+        return Scan(number, use.name, definition)
+
+    # ------------------------------------------------------------------------------------------ subqueries
+
+    def _subqueries(self, tree: exp.Select, scope: Scope) -> Iterator[Input]:
+        """Yields the tables of subqueries in expressions: EXISTS, IN, and those that are values."""
+        for clause in ("having", "qualify"):  # where a name means the column of the result first
+            if (part := tree.args.get(clause)) is not None and any(walked(part, exp.Query)):
+                raise NotPlainError(f"it has a subquery in {clause.upper()}")
+        conditions = []
+        for join in tree.args.get("joins") or []:
+            on = join.args.get("on")
+            if on is None:
+                continue
+            if (join.side or join.kind not in ("", "INNER")) and any(walked(on, exp.Query)):
+                # a row without a partner has no column that names a row of the subquery
+                raise NotPlainError("it has a subquery in the condition of another join than INNER JOIN")
+            conditions.append(on)
+        for part in (*_own(tree), *conditions):
+            for found in walked(part, exp.Query):
+                yield self._subquery(found, scope)
+
+    def _subquery(self, found: exp.Expr, scope: Scope) -> Input:
+        inner = found.this if isinstance(found, exp.Subquery) else found
+        source = inner.args.get("from_")
+        table = source.this if source is not None else None
+        if not isinstance(inner, exp.Select) or not isinstance(table, exp.Table) or inner.args.get("joins"):
+            raise NotPlainError("it has a subquery in an expression that reads more than one table")
+        if any(query is not inner for query in walked(inner, exp.Query)):
+            raise NotPlainError("it has a subquery within one of an expression")
+        _check_clauses(inner, _OF_SUBQUERIES)
+        number = self.uses.get(int(table.parts[0].meta["start"]))
+        if number is None:
+            raise NotPlainError("it has a subquery in an expression that reads no plain table")
+        own = Input(self._scan(number), self.query.uses[number].alias, None, False, False, True, ())
+        pairs = list(correlated(inner, Scope((own,)), scope))
+        if isinstance(found.parent, exp.In):
+            pairs += searched(found.parent, inner, Scope((own,)), scope)
+        if not pairs:
+            name = self.query.uses[number].name
+            raise NotPlainError(f"of {name} in a subquery no column has to equal one of the query around it")
+        return replace(own, visible=False, equal=tuple(pairs))
+
+    # ------------------------------------------------------------------------------------------ groups, partitions
+
+    def _groups(self, select: SelectText, scope: Scope) -> Iterator[Address]:
+        tree = select.tree
+        group = tree.args["group"]
+        sets = any(isinstance(part, _SETS) for part in group.expressions)
+        if sets or any(value for name, value in group.args.items() if name != "expressions") or not group.expressions:
+            raise NotPlainError("its GROUP BY has ALL, ROLLUP, CUBE or GROUPING SETS")
+        spans, items = select.items("group"), select.items("select")
+        if len(spans) != len(group.expressions):
+            raise NotPlainError("its GROUP BY cannot be taken apart")
+        known: set[str] = set()
+        for written, span in zip(group.expressions, spans, strict=True):
+            expression, place = written, span
+            at = _item_of(written, tree, scope)
+            if at is not None:  # GROUP BY 1, or the name of a column of the result
+                expression = tree.expressions[at].unalias()
+                place = _without_alias(select, tree.expressions[at], items[at])
+            if (normal := scope.normal(expression)) not in known:
+                known.add(normal)
+                yield self._address(expression, place, _result_column(expression, tree, scope), tree, scope)
+
+    def _address(self, expression: exp.Expr, place: Span, name: str, tree: exp.Select, scope: Scope) -> Address:
+        if expression.find(exp.Collate):
+            raise NotPlainError(f"the group {shown(expression)} has a collation, by which one group has several texts")
+        if expression.find(exp.Query):
+            raise NotPlainError(f"the group {shown(expression)} has a subquery")
+        sources = {root.name.source for root in scope.roots(expression)}
+        one = sources.pop() if len(sources) == 1 else None
+        local = one if one is not None and scope.inputs[one].member and _is_safe(expression, scope) else None
+        text = self.query.text[slice(*place)] + (".start" if is_window(expression) else "")
+        whole = scope.whole(expression) if local is not None else None
+        column = whole.column if whole is not None else ""
+        return Address(name, text, shown(expression), local, may_be_null(expression, tree, scope), column)
+
+    def _partitioned(self, block: Block, scope: Scope, windows: Sequence[exp.Expr]) -> Block:
+        tree = block.text.tree
+        if tree.args.get("distinct") is not None:
+            raise NotPlainError("it has DISTINCT over OVER")
+        _check_names_of_qualify(tree, block.items, scope)
+        common: list[Name] | None = None
+        for window in windows:
+            found = [scope.whole(part) for part in window.args.get("partition_by") or []]
+            names = [name for name in found if name is not None]
+            common = names if common is None else [name for name in common if name in names]
+        if not common:
+            raise NotPlainError("it has OVER without PARTITION BY, or by no column of its tables")
+        check_windows(windows, scope, row_key(block.inputs))
+        address = []
+        for name in dict.fromkeys(common):
+            source = scope.inputs[name.source]
+            text = source.text_of(name.column)
+            result = next((item.name for item in block.items if item.origin == name), "")
+            local = name.source if source.member else None
+            address.append(Address(result, text, text, local, True, name.column if source.member else ""))
+        return replace(block, form=Form.PARTITIONS, address=tuple(address))
+
+
+def _without_alias(select: SelectText, item: exp.Expr, span: Span) -> Span:
+    return select.expression(span) if isinstance(item, exp.Alias) else span
+
+
+_SETS = exp.Rollup | exp.Cube | exp.GroupingSets
+
+
+def _check_clauses(tree: exp.Select, known: Sequence[str]) -> None:
+    for name, value in tree.args.items():
+        if value and name not in known:
+            raise NotPlainError(f"it has {_NAMES_OF_CLAUSES.get(name, name.upper())}")
+    if (distinct := tree.args.get("distinct")) is not None and any(distinct.args.values()):
+        raise NotPlainError("it has DISTINCT ON")
+
+
+def _own(tree: exp.Select) -> list[exp.Expr]:
+    """Returns the expressions of a SELECT, without those of its joins."""
+    clauses = (tree.args.get(name) for name in ("where", "group", "having", "qualify"))
+    return [*tree.expressions, *(clause for clause in clauses if clause is not None)]
+
+
+def _check_rows(tree: exp.Select, items: Sequence[Item]) -> None:
+    """Checks that each joined row is one of the result."""
+    if tree.args.get("having") is not None:
+        raise NotPlainError("it has HAVING without GROUP BY")
+    for item in tree.expressions:
+        for node in walked(item, exp.AggFunc):
+            if not isinstance(node.find_ancestor(exp.Window, exp.Select), exp.Window):
+                raise NotPlainError("it aggregates all rows, without GROUP BY")
+    unknown = [node for item in tree.expressions for node in walked(item, exp.Anonymous)]
+    if unknown and not any(item.origin for item in items):  # beside a column alone Spark takes no aggregate
+        raise NotPlainError(f"{unknown[0].name}() may aggregate all rows: it is not known here")
+    if any(is_window(node) for item in _own(tree) for node in walked(item, exp.Anonymous)):
+        raise NotPlainError("it has window() without GROUP BY, by which a row may have several")
+
+
+def _check_names_of_qualify(tree: exp.Select, items: Sequence[Item], scope: Scope) -> None:
+    """Raises `NotPlainError` if a name in QUALIFY is one of the result, and another column of the tables."""
+    own = {item.name.lower(): item for item in items}
+    qualify = tree.args.get("qualify")
+    for column in () if qualify is None else walked(qualify, exp.Column):
+        name, item = scope.whole(column), own.get(column.name.lower())
+        if name is not None and item is not None and not column.args.get("table") and item.origin != name:
+            raise NotPlainError(f"{column.name} in QUALIFY is a column of the result, and another one of its tables")
+
+
+def _branches(tree: exp.Expr) -> Iterator[exp.Select]:
+    while isinstance(tree, exp.Subquery) and not any(value for name, value in tree.args.items() if name != "this"):
+        tree = tree.this
+    if isinstance(tree, exp.Select):
+        yield tree
+        return
+    if not isinstance(tree, exp.Union) or tree.args.get("distinct"):
+        what = "UNION without ALL" if isinstance(tree, exp.Union) else type(tree).__name__.upper()
+        raise NotPlainError(f"it is a {what} of queries")
+    for name, value in tree.args.items():
+        if value and name not in ("this", "expression", "distinct"):
+            raise NotPlainError(f"it has {_NAMES_OF_CLAUSES.get(name, name.upper())} behind UNION ALL")
+    yield from _branches(tree.this)
+    yield from _branches(tree.expression)
+
+
+def _item(item: exp.Expr, tree: exp.Select, scope: Scope) -> Item:
+    expression = item.unalias()
+    return Item(item.alias_or_name, scope.whole(expression), may_be_null(expression, tree, scope))
+
+
+def _is_safe(expression: exp.Expr, scope: Scope) -> bool:
+    """Returns whether a group has one value for every row, also for those that WHERE leaves out: it fails for none."""
+    if isinstance(expression, exp.Coalesce):
+        parts = [expression.this, *expression.expressions]
+        kinds = {_kind(part, scope) for part in parts}
+        return len(kinds) == 1 and None not in kinds
+    if isinstance(expression, exp.Paren):
+        return _is_safe(expression.this, scope)
+    if is_window(expression):
+        return len(expression.expressions) == 2 and is_time(expression.expressions[0], scope)  # and the length
+    return isinstance(expression, exp.Column | exp.Literal) or truncates_time(expression, scope)
+
+
+def _kind(expression: exp.Expr, scope: Scope) -> str | None:
+    """Returns the kind of a column or of a literal: values of one kind need no cast that may fail."""
+    if isinstance(expression, exp.Neg):
+        expression = expression.this if isinstance(expression.this, exp.Literal) else expression
+    if isinstance(expression, exp.Literal):
+        return "string" if expression.is_string else "integer" if expression.name.isdecimal() else None
+    kind = scope.type_of(expression)
+    return None if kind is None else "integer" if pa.types.is_integer(kind) else str(kind)
+
+
+def _item_of(written: exp.Expr, tree: exp.Select, scope: Scope) -> int | None:
+    """Returns the number of the column of the result that GROUP BY names by its number or its alias."""
+    while isinstance(written, exp.Paren):
+        written = written.this
+    if isinstance(written, exp.Literal) and not written.is_string:
+        number = int(written.name) if written.name.isdecimal() else 0
+        if not 1 <= number <= len(tree.expressions):
+            raise NotPlainError(f"its GROUP BY has {shown(written)}")
+        return number - 1
+    if isinstance(written, exp.Column) and scope.root(written) is None and len(written.parts) == 1:
+        aliases = [item.alias.lower() for item in tree.expressions]
+        if written.name.lower() in aliases:
+            return aliases.index(written.name.lower())
+    return None
+
+
+def _result_column(expression: exp.Expr, tree: exp.Select, scope: Scope) -> str:
+    """Returns the column of the result that is a group's expression, or the start of its window; "" if none is."""
+    wanted = scope.normal(expression)
+    for item in tree.expressions:
+        column = item.unalias()
+        if is_window(expression):
+            by_name = (
+                isinstance(column, exp.Column)
+                and [part.name.lower() for part in column.parts] == ["window", "start"]
+                and scope.root(column) is None
+            )
+            in_full = (
+                isinstance(column, exp.Dot) and column.name.lower() == "start" and scope.normal(column.this) == wanted
+            )
+            if by_name or in_full:
+                return str(item.alias_or_name)
+        elif scope.normal(column) == wanted:
+            return str(item.alias_or_name)
+    return ""

@@ -1,0 +1,64 @@
+"""Decides whether an expression of a query may be null, as far as that can be seen. Pure."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from tablestore.views.plan.functions import is_time, is_window, truncates_time
+from tablestore.views.plan.nodes import Block, Name, Scan
+from tablestore.views.plan.scope import Scope
+from tablestore.views.sql.clauses import conjuncts
+
+__all__ = ["may_be_null"]
+
+_NULL_FOR_NULL = (exp.Paren, exp.Neg, exp.Upper, exp.Lower, exp.Length, exp.Not)
+_PARTS_OF_TIMES = (exp.Year, exp.Month, exp.Day)
+
+
+def may_be_null(expression: exp.Expr, tree: exp.Select, scope: Scope) -> bool:
+    """Returns whether an expression over the joined rows of a SELECT may be null."""
+    if isinstance(expression, exp.Literal | exp.Boolean | exp.Is | exp.Count) or is_window(expression):
+        return False
+    if isinstance(expression, exp.Coalesce):
+        return all(may_be_null(part, tree, scope) for part in (expression.this, *expression.expressions))
+    if isinstance(expression, exp.Case | exp.If):
+        branches = expression.args.get("ifs") or [expression]
+        last = expression.args.get("default" if isinstance(expression, exp.Case) else "false")
+        results = [branch.args["true"] for branch in branches]
+        return last is None or any(may_be_null(part, tree, scope) for part in (*results, last))
+    if isinstance(expression, _NULL_FOR_NULL):
+        return may_be_null(expression.this, tree, scope)
+    if truncates_time(expression, scope):
+        return may_be_null(expression.this, tree, scope)
+    if isinstance(expression, _PARTS_OF_TIMES):
+        of = expression.this.this if isinstance(expression.this, exp.TsOrDsToDate) else expression.this
+        return not is_time(of, scope) or may_be_null(of, tree, scope)
+    normal = scope.normal(expression)
+    where = tree.args.get("where")
+    for condition in conjuncts(where.this if where is not None else None):
+        if _is_not_null(condition, normal, scope):
+            return False
+    name = scope.whole(expression)
+    return name is None or _column_may_be_null(name, scope)
+
+
+def _column_may_be_null(name: Name, scope: Scope) -> bool:
+    source = scope.inputs[name.source]
+    if not source.member:
+        return True
+    match source.node:
+        case Scan(definition=definition):
+            return definition.schema.column(name.column).nullable
+        case Block(items=items):
+            return next(item.nullable for item in items if item.name == name.column)
+    return True
+
+
+def _is_not_null(condition: exp.Expr, normal: str, scope: Scope) -> bool:
+    """Returns whether rows that fulfil a condition have no null in an expression."""
+    if isinstance(condition, exp.Not) and isinstance(condition.this, exp.Is):
+        is_null = isinstance(condition.this.expression, exp.Null)
+        return is_null and scope.normal(condition.this.this) == normal
+    if isinstance(condition, exp.EQ | exp.NEQ | exp.GT | exp.GTE | exp.LT | exp.LTE):
+        return normal in (scope.normal(condition.left), scope.normal(condition.right))
+    return False
