@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from filestore.checks.report import Finding
@@ -10,14 +11,13 @@ from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest
 from filestore.model.definition import TableDefinition
 from filestore.model.schema import Schema
-from filestore.model.snapshot import Snapshot
 from filestore.model.types import to_sql
 from tablestore.table import Table
 from tablestore.views.engines.either import Engines
 from tablestore.views.engines.query_work import QueryWork
 from tablestore.views.examination import different_rows, unchecked
 from tablestore.views.plan.view_plan import Incremental, Mode, ViewPlan, Whole, plan_view, with_key
-from tablestore.views.refresh_method import RefreshMethod, RefreshStep
+from tablestore.views.refresh_method import RefreshMethod, RefreshStep, Written
 from tablestore.views.sql.view_query import VIEW_QUERY, parse_view
 from tablestore.views.sql.view_settings import other_meaning, settings_of
 from tablestore.writing.writer import TableWriter
@@ -66,6 +66,7 @@ class QueryMethod(RefreshMethod):
         if isinstance(plan, Incremental) and set(plan.key) != set(key):
             plan = Whole("its table was created without the key that the query has")
         plan = with_key(plan, definition.schema, (), Mode(definition.options["view.incremental"]))
+        plan = replace(plan, key=key) if isinstance(plan, Whole) else plan
         self._planned = read, plan
         return plan
 
@@ -81,17 +82,18 @@ class QueryMethod(RefreshMethod):
             for state in states
         ]
 
-    def write(self, step: RefreshStep, writer: TableWriter) -> tuple[Snapshot, bool]:
+    def write(self, step: RefreshStep, writer: TableWriter) -> Written:
         """Computes rows, and writes those that differ from the stored ones, or replaces all."""
         plan = self._plan(step.output, step.states)
-        before = None if isinstance(plan, Whole) else step.before
-        since = None if before is None else [state.version for state in before]
-        work = self._work(plan, step.output, step.plan.until, since)
+        whole = step.before is None or isinstance(plan, Whole)
+        since = None if step.before is None or whole else [state.version for state in step.before]
+        compares = whole and step.before is not None and bool(plan.key)
+        work = replace(self._work(plan, step.output, step.plan.until, since), compares=compares)
         if step.before is None or not _same_schemas(step.before, step.states):  # else the last refresh has checked it
             self._check_query(work, step.output)
         runner = self.engines.runner(work, step.output.definition)
-        whole = since is None
-        return writer.write(runner, overwrite=whole, app=step.plan.app, base=step.output, retries=True), whole
+        snapshot = writer.write(runner, overwrite=work.replaces, app=step.plan.app, base=step.output, retries=True)
+        return Written(snapshot, whole, work.replaces)
 
     def _check_query(self, work: QueryWork, output: TableState) -> None:
         """Checks that the query still runs over its tables, with the columns of the view; raises ``view-outdated``."""
@@ -138,9 +140,9 @@ class QueryMethod(RefreshMethod):
             self._settings,
             self._by_name(until),
             None if since is None else self._by_name(since),
-            self.table.identifier,
-            output.version,
-            {table.identifier: table for table in (*self.inputs, self.table)},
+            output=self.table.identifier,
+            version=output.version,
+            tables={table.identifier: table for table in (*self.inputs, self.table)},
         )
 
     def _by_name(self, versions: Sequence[int]) -> dict[str, int]:

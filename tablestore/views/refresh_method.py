@@ -16,7 +16,22 @@ from tablestore.views.holds import Holds
 from tablestore.views.refresh_plan import RefreshPlan, plan_refresh
 from tablestore.writing.writer import TableWriter
 
-__all__ = ["RefreshMethod", "RefreshStep"]
+__all__ = ["RefreshMethod", "RefreshStep", "Written"]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The commit of a refresh.
+
+    Attributes:
+        snapshot: The commit. It may be that of another process with the same number.
+        whole: Whether all rows were computed again.
+        replaces: Whether they replace those that were stored.
+    """
+
+    snapshot: Snapshot
+    whole: bool
+    replaces: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +88,8 @@ class RefreshMethod(ABC):
         """Returns for each input the columns that the query reads."""
 
     @abstractmethod
-    def write(self, step: RefreshStep, writer: TableWriter) -> tuple[Snapshot, bool]:
-        """Writes the rows of a refresh as one commit. Returns it, and whether all rows were computed again."""
+    def write(self, step: RefreshStep, writer: TableWriter) -> Written:
+        """Writes the rows of a refresh as one commit."""
 
     @abstractmethod
     def compared(self, output: TableState, read: Sequence[int]) -> list[Finding]:

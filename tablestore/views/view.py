@@ -26,7 +26,6 @@ from tablestore.views.refresh_method import RefreshMethod, RefreshStep
 from tablestore.views.refresh_plan import RefreshPlan, read_versions, rebuilt, same_columns, same_types
 from tablestore.views.sql.view_query import VIEW_QUERY
 from tablestore.views.view_errors import errors_of_view
-from tablestore.writing.apps import VIEW_APP
 from tablestore.writing.commit_metrics import CommitMeter
 from tablestore.writing.writer import TableWriter
 
@@ -281,15 +280,15 @@ class View:
         return before if same else None
 
     def _refreshed(self, step: RefreshStep) -> Refreshed:
-        snapshot, whole = self._method.write(step, self._writer)
-        other = dict(step.plan.app.positions) != self.table.filestore.required(snapshot.version).positions
-        replaces = whole and VIEW_APP in step.output.app_versions
-        if other or (replaces and snapshot.operation is not Operation.OVERWRITE):
-            raise self._overtaken(f"by version {snapshot.version}")
+        written = self._method.write(step, self._writer)
+        version = written.snapshot.version
+        other = dict(step.plan.app.positions) != self.table.filestore.required(version).positions
+        if other or (written.replaces and written.snapshot.operation is not Operation.OVERWRITE):
+            raise self._overtaken(f"by version {version}")
         self._holds.keep(step.plan.until)
         self.table.in_writer.after_commit(step.output.definition)
         read = {table.identifier: at for table, at in zip(self.inputs, step.plan.until, strict=True)}
-        return Refreshed(snapshot.version, read, whole)
+        return Refreshed(version, read, written.whole)
 
     @cached_property
     def _holds(self) -> Holds:

@@ -14,7 +14,7 @@ from tablestore.views.events.event_method import explained_events
 from tablestore.views.joins.join_method import explained_join
 from tablestore.views.joins.join_query import JoinQuery
 from tablestore.views.joins.join_table import output_key, output_options, output_schema
-from tablestore.views.plan.view_plan import Incremental, Mode, plan_view, with_key
+from tablestore.views.plan.view_plan import Incremental, Mode, Whole, plan_view, with_key
 from tablestore.views.query_method import explained_query
 from tablestore.views.sql.place import Place
 from tablestore.views.sql.view_query import VIEW_QUERY, ViewQuery
@@ -109,6 +109,7 @@ def query_table(
     schema = engines.created_schema(work)
     plan = with_key(plan, schema, asked.primary_key, mode)
     key = _spelled(asked.primary_key, schema) or (plan.key if isinstance(plan, Incremental) else ())
+    plan = replace(plan, key=key) if isinstance(plan, Whole) else plan
     columns = (Column(column.name, column.type, column.name not in key) for column in schema)
     own = {VIEW_QUERY: query.text, "view.engine": "spark"}
     if taken := [name for name in own if asked.options.get(name, own[name]) != own[name]]:

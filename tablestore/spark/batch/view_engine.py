@@ -22,7 +22,7 @@ from filestore.model.names import quoted
 from filestore.model.schema import Schema
 from tablestore.spark.batch.columns import spark_type
 from tablestore.spark.batch.comparing import comparable, nearly_same, same
-from tablestore.spark.batch.view_rows import NEW, STORED, TableReader, ViewRows, paired
+from tablestore.spark.batch.view_rows import ALIKE, NEW, STORED, TableReader, ViewRows, counted_alike, paired
 from tablestore.spark.batch.view_session import in_view_session
 from tablestore.spark.batch.views import spark_tasks
 from tablestore.spark.batch.writing import spark_runner
@@ -87,7 +87,7 @@ class SparkViews:
 
         def run(job: WriteJob) -> Sequence[TaskOutcome]:
             def write(rows: ViewRows) -> Sequence[TaskOutcome]:
-                found = rows.result() if work.since is None else rows.differing()
+                found = rows.result() if work.replaces else rows.differing()
                 work.require_tables()  # Spark has found the files by the tables' folders
                 return spark_runner(found, definition, each_key_once=bool(definition.primary_key))(job)
 
@@ -147,11 +147,10 @@ def _by_key(result: DataFrame, stored: DataFrame, key: Sequence[str], *, exact: 
     equals = same if exact else nearly_same
     now, before = F.col(NEW), F.col(STORED)
     equal = reduce(and_, [equals(now.getField(n), before.getField(n), types[n]) for n in stored.columns])
-    differs = now.isNull() | before.isNull() | ~equal
-    found = paired(result, stored, key).agg(
-        F.count_if(differs), F.count_if(now.isNotNull()), F.count_if(before.isNotNull())
-    )
-    return RowCounts(*found.collect()[0])
+    differs = now.isNull() | before.isNull() | (F.col(ALIKE) > 1) | ~equal
+    found = paired(counted_alike(result, key), stored, key).agg(F.count_if(differs), F.count_if(now.isNotNull()))
+    different, results = found.collect()[0]
+    return RowCounts(different, results, stored.count())
 
 
 def _as_bags(result: DataFrame, stored: DataFrame) -> RowCounts:

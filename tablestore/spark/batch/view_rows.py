@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from operator import and_, or_
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark program gives it
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
@@ -25,13 +25,14 @@ from tablestore.views.engines.query_work import QueryWork
 from tablestore.views.plan.refresh_script import OWN, Changed, Made, Matching, Query, Rows, refresh_script
 from tablestore.views.plan.view_plan import Incremental
 
-__all__ = ["NEW", "STORED", "TableReader", "ViewRows", "paired"]
+__all__ = ["ALIKE", "NEW", "STORED", "TableReader", "ViewRows", "counted_alike", "paired"]
 
 _IN_PLAN = 5_000
 """The most keys that are a part of a plan."""
 _SENT_TO_ALL = 100_000
 """The most keys that are sent to each task which searches rows of them."""
 NEW, STORED = f"{OWN}new", f"{OWN}stored"
+ALIKE = f"{OWN}alike"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +81,13 @@ class ViewRows:
         return self.read.rows(self.work.output, self.work.version)
 
     def differing(self) -> DataFrame:
-        """Returns the rows of the result that differ from the stored ones, and with ``-D`` the rows to delete."""
+        """Returns the rows of the result that differ from the stored ones, and with ``-D`` the rows to delete.
+
+        Rows of the result that have one key are all there: whoever writes them refuses them.
+        """
         work, plan = self.work, self.work.plan
+        if work.compares:
+            return _differences(self.result(), self.stored(), plan.key, repeated=True)
         assert isinstance(plan, Incremental)
         assert work.since is not None
         script = refresh_script(plan, work.since, work.until)
@@ -90,7 +96,7 @@ class ViewRows:
             frames[name] = self._made(made)
             frames[name].createOrReplaceTempView(name)
         stored = _matching(self.stored(), plan.key, frames[script.keys])
-        return _differences(_as_stored(frames[script.rows]), stored, plan.key)
+        return _differences(_as_stored(frames[script.rows]), stored, plan.key, repeated=plan.given)
 
     def _made(self, made: Made) -> DataFrame:
         match made:
@@ -200,20 +206,41 @@ def _matching(rows: DataFrame, columns: Sequence[str], keys: DataFrame) -> DataF
     return rows.join(keys.toDF(*names), reduce(and_, (own.eqNullSafe(key) for own, key in pairs)), "left_semi")
 
 
+def counted_alike(rows: DataFrame, key: Sequence[str]) -> DataFrame:
+    """Adds to each row the number `ALIKE` of rows that have its key."""
+    return rows.withColumn(ALIKE, F.count("*").over(Window.partitionBy(*_columns(key))))
+
+
 def paired(new: DataFrame, stored: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Returns the rows of a result as a struct `NEW`, each with the stored row of its key as a struct `STORED`."""
+    """Returns the rows of a result as a struct `NEW`, each with the stored row of its key as a struct `STORED`.
+
+    What the result has beside the columns of the stored rows is beside them.
+    """
     columns = _columns(stored.columns)
-    left, right = (rows.select(F.struct(*columns).alias(name)) for rows, name in ((new, NEW), (stored, STORED)))
+    extra = [F.col(quoted(name)) for name in new.columns if name not in stored.columns]
+    left = new.select(F.struct(*columns).alias(NEW), *extra)
+    right = stored.select(F.struct(*columns).alias(STORED))
     equal = [F.col(NEW).getField(name) == F.col(STORED).getField(name) for name in key]
     return left.join(right, reduce(and_, equal), "full_outer")
 
 
-def _differences(new: DataFrame, stored: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Returns the rows that make the stored rows of some keys the new ones, with ``_kind``."""
+def _differences(new: DataFrame, stored: DataFrame, key: Sequence[str], *, repeated: bool) -> DataFrame:
+    """Returns the rows that make the stored rows of some keys the new ones, with ``_kind``.
+
+    Args:
+        new: The new rows.
+        stored: The stored ones.
+        key: The columns of the key.
+        repeated: Whether several new rows may have one key: then these are returned even if they are as stored.
+    """
+    if repeated:
+        new = counted_alike(new, key)
     now, before = F.col(NEW), F.col(STORED)
     types = {column.name: column.dataType for column in new.schema}
     equal = [same(now.getField(name), before.getField(name), types[name]) for name in stored.columns]
     differ = reduce(or_, [now.isNull(), before.isNull(), ~reduce(and_, equal)])
+    if repeated:
+        differ = differ | (F.col(ALIKE) > 1)
     kind = F.when(now.isNull(), "-D").when(before.isNull(), "+I").otherwise("+U")
     rows = paired(new, stored, key).where(differ)
     values = [

@@ -1,4 +1,4 @@
-"""What computes the rows of views: this process, or Spark (decision 152).
+"""Computes the rows of views: in this process, or by Spark (decision 152).
 
 tasks          the place where tasks run that Python computes
 query_work     what a refresh by a query computes

@@ -15,7 +15,7 @@ from itertools import chain
 import pyarrow as pa
 
 from filestore.model.definition import TableDefinition
-from filestore.model.rowkind import KIND_COLUMN, RowKind
+from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.schema import Schema
 from filestore.rows.fitting import place_columns
 from tablestore.local_sql.database import Database
@@ -23,7 +23,7 @@ from tablestore.local_sql.programs import Program, Read, translated
 from tablestore.local_sql.refusal import NotLocalError
 from tablestore.local_sql.typed import identifier
 from tablestore.table import Table
-from tablestore.views.engines.local_comparison import counted, counted_by_key
+from tablestore.views.engines.local_comparison import counted, counted_by_key, differing
 from tablestore.views.engines.local_rows import LocalRows
 from tablestore.views.engines.query_work import QueryWork, RowCounts
 from tablestore.views.plan.refresh_script import OWN, Changed, Matching, Rows, Script, refresh_script
@@ -90,7 +90,7 @@ class LocalQueries:
             work.require_tables()
             rows = database.rows(_select(_CHANGES), schema)
             with GivenRows(chain([schema.empty_table()], rows)) as given:  # there is at least one part
-                return given(replace(job, skip_unchanged=work.since is not None))
+                return given(replace(job, skip_unchanged=not work.replaces))
 
     def compare(self, work: QueryWork, most: int) -> RowCounts:
         """Compares stored rows with the result; raises `NotLocalError`."""
@@ -116,28 +116,36 @@ class LocalQueries:
         self, work: QueryWork, most: int, definition: TableDefinition
     ) -> Iterator[tuple[Database, pa.Schema]]:
         """Makes the relation with the rows to write."""
-        plan = work.plan
-        if work.since is None:
-            relations, wanted, script = self._whole(work), [_RESULT], None
-        else:
-            assert isinstance(plan, Incremental)
-            script = refresh_script(plan, work.since, work.until)
-            relations, wanted = dict[str, Relation](relations_of(script)), [script.keys, script.rows]
+        stored, result, relations = self._relations(work)
         rows = self._rows(work, most)
-        program = translated(_typed(relations, rows), wanted)
-        result = program.relations[wanted[-1]].schema
+        program = translated(_typed(relations, rows), [stored, result] if stored else [result])
+        schema = program.relations[result].schema
         if definition.primary_key and set(place_columns(definition)) - set(definition.primary_key):
             raise NotLocalError("its table has partitions by columns that are not in the key")
         kinds = {column.name: column.type for column in definition.schema.to_arrow()}
-        if {one.name: one.type for one in result} != kinds:
+        if {one.name: one.type for one in schema} != kinds:
             raise NotLocalError("its columns would have other types")
         with self._run(program, relations, rows, most) as database:
             if definition.primary_key:
-                _refuse_repeated(database, wanted[-1], definition)
-            schema = result if script is None else result.append(pa.field(KIND_COLUMN, pa.string()))
-            text = _select(_RESULT) if script is None else _with_deletes(script, result, definition.primary_key)
+                _refuse_repeated(database, result, definition)
+            text = _select(result)
+            if stored:
+                text = differing(result, stored, schema, definition.primary_key, listed=work.compares)
+                schema = schema.append(pa.field(KIND_COLUMN, pa.string()))
             database.make(_CHANGES, text)
             yield database, schema
+
+    def _relations(self, work: QueryWork) -> tuple[str | None, str, dict[str, Relation]]:
+        """Returns the names of those with the keys of stored rows and with the new rows, and all that are read for it.
+
+        Without stored rows the new ones replace them.
+        """
+        if work.since is None:
+            stored = {_STORED: Rows(work.output, work.version)} if work.compares else {}
+            return _STORED if stored else None, _RESULT, self._whole(work) | stored
+        assert isinstance(work.plan, Incremental)
+        script = refresh_script(work.plan, work.since, work.until)
+        return script.keys, script.rows, dict(relations_of(script))
 
     def _whole(self, work: QueryWork) -> dict[str, Relation]:
         """Returns the relations of the whole query: its tables, and its result."""
@@ -211,20 +219,6 @@ def _keys(database: Database, program: Program, what: Matching) -> pa.Table | No
 
 def _select(name: str) -> str:
     return f"SELECT * FROM {identifier(name)}"
-
-
-def _with_deletes(script: Script, result: pa.Schema, key: Sequence[str]) -> str:
-    """Returns the query of the new rows, and of deletes of the keys that have none."""
-    keys, rows = identifier(script.keys), identifier(script.rows)
-    names = [identifier(one.name) for one in result]
-    values = [f"k.{identifier(one.name)}" if one.name in key else "NULL" for one in result]
-    known = " AND ".join(f"k.{identifier(name)} IS NOT NULL" for name in key)
-    equal = " AND ".join(f"r.{identifier(name)} = k.{identifier(name)}" for name in key)
-    return (
-        f"SELECT {', '.join(names)}, '{RowKind.INSERT}' AS {identifier(KIND_COLUMN)} FROM {rows} UNION ALL "
-        f"SELECT {', '.join(values)}, '{RowKind.DELETE}' FROM {keys} AS k WHERE {known} "
-        f"AND NOT EXISTS (SELECT 1 FROM {rows} AS r WHERE {equal})"
-    )
 
 
 def _refuse_repeated(database: Database, rows: str, definition: TableDefinition) -> None:

@@ -16,12 +16,16 @@ __all__ = ["QueryWork", "RowCounts"]
 class QueryWork:
     """The work of a refresh, or of a comparison.
 
+    A refresh with `since` computes the rows of the keys that changes reach. Without it all rows are computed: with
+    `compares` those that differ from the stored ones are written, and without it they replace these.
+
     Attributes:
         query: The query.
         plan: The plan of its refreshes.
         settings: Settings of Spark with which it runs.
         until: For each of the query's tables the version that is read.
         since: For each of them the version whose result is stored; None to compute all rows.
+        compares: Whether all rows are compared with the stored ones, by key.
         output: The view's table, whose rows are compared.
         version: The version of it.
         tables: All these tables as the view has opened them, by name: another one may have a name meanwhile. Empty for
@@ -33,9 +37,15 @@ class QueryWork:
     settings: Mapping[str, str]
     until: Mapping[str, int]
     since: Mapping[str, int] | None = None
+    compares: bool = False
     output: str = ""
     version: int = 0
     tables: Mapping[str, Table] = field(default_factory=dict)
+
+    @property
+    def replaces(self) -> bool:
+        """Returns whether the rows replace all that are stored."""
+        return self.since is None and not self.compares
 
     def require_tables(self) -> None:
         """Raises `NotFound` (``table-replaced``) if a table was dropped, or dropped and created again, meanwhile."""

@@ -9,7 +9,6 @@ from filestore.checks.report import Finding
 from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest, NotFound
 from filestore.model.files import DataFile
-from filestore.model.snapshot import Snapshot
 from filestore.table import FileStore
 from tablestore.table import Table
 from tablestore.views.engines.either import Engines
@@ -20,7 +19,7 @@ from tablestore.views.holds import Holds
 from tablestore.views.joins.join_method import tables_of_join
 from tablestore.views.joins.join_query import JoinQuery, SystemTime, parse_join
 from tablestore.views.joins.join_table import check_output
-from tablestore.views.refresh_method import RefreshMethod, RefreshStep
+from tablestore.views.refresh_method import RefreshMethod, RefreshStep, Written
 from tablestore.views.refresh_plan import RefreshPlan, plan_append, same_columns
 from tablestore.views.sql.view_query import VIEW_QUERY
 from tablestore.writing.apps import VIEW_APP
@@ -100,9 +99,10 @@ class EventMethod(RefreshMethod):
             )
         return True, None
 
-    def write(self, step: RefreshStep, writer: TableWriter) -> tuple[Snapshot, bool]:
+    def write(self, step: RefreshStep, writer: TableWriter) -> Written:
         """Looks the new events up, and adds what was found."""
         plan, state, tasks = step.plan, step.states[0], self.engines.tasks
+        replaces = plan.since is None and VIEW_APP in step.output.app_versions
         events, other = self.stores
         with ExitStack() as reading:
             reading.enter_context(other.reading(plan.until[1]))
@@ -112,12 +112,12 @@ class EventMethod(RefreshMethod):
             work = event_work(self.query, events.table_files(state), state, files, dimension)
             snapshot = writer.write(
                 lambda job: tasks.run(job, work) if work else [],
-                overwrite=plan.since is None and VIEW_APP in step.output.app_versions,
+                overwrite=replaces,
                 app=plan.app,
                 base=step.output,
                 retries=tasks.retries,
             )
-        return snapshot, plan.since is None
+        return Written(snapshot, plan.since is None, replaces)
 
     def compared(self, output: TableState, read: Sequence[int]) -> list[Finding]:
         """Compares the stored rows with the events, each looked up in the version that its refresh has read."""

@@ -7,7 +7,6 @@ from contextlib import ExitStack
 
 from filestore.checks.report import Finding
 from filestore.delta.state import TableState
-from filestore.model.snapshot import Snapshot
 from tablestore.table import Table
 from tablestore.views.engines.either import Engines
 from tablestore.views.examination import different_rows
@@ -15,7 +14,7 @@ from tablestore.views.joins.bucket_work import Compared
 from tablestore.views.joins.join_query import JoinQuery, parse_join
 from tablestore.views.joins.join_table import check_output
 from tablestore.views.joins.join_work import Input, JoinWork
-from tablestore.views.refresh_method import RefreshMethod, RefreshStep
+from tablestore.views.refresh_method import RefreshMethod, RefreshStep, Written
 from tablestore.views.sql.view_query import VIEW_QUERY
 from tablestore.writing.writer import TableWriter
 
@@ -52,7 +51,7 @@ class JoinMethod(RefreshMethod):
         """Returns for each input the columns that the query reads."""
         return (*states[0].definition.primary_key, *self.query.left_columns), self.query.right_columns
 
-    def write(self, step: RefreshStep, writer: TableWriter) -> tuple[Snapshot, bool]:
+    def write(self, step: RefreshStep, writer: TableWriter) -> Written:
         """Joins the rows on which changes have an effect, in the buckets in which there are some."""
         whole, tasks = step.before is None, self.engines.tasks
         known: Sequence[TableState | None] = (None, None) if step.before is None else step.before
@@ -62,9 +61,8 @@ class JoinMethod(RefreshMethod):
         with ExitStack() as reading:
             for state, store in ((s, i.store) for i in (left, right) for s in (i.since, i.until) if s is not None):
                 reading.enter_context(store.reading(state.version))
-            return writer.write(
-                work, overwrite=whole, app=step.plan.app, base=step.output, retries=tasks.retries
-            ), whole
+            snapshot = writer.write(work, overwrite=whole, app=step.plan.app, base=step.output, retries=tasks.retries)
+        return Written(snapshot, whole, whole)
 
     def compared(self, output: TableState, read: Sequence[int]) -> list[Finding]:
         """Compares the stored rows of each bucket with the join of the versions that it has `read`."""

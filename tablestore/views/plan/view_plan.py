@@ -79,8 +79,7 @@ class Incremental:
                 what = "groups" if block.form is Form.GROUPS else "partitions"
                 shown = name_list(tuple(address.name or address.shown for address in block.address))
                 steps.append(f"find their {what} ({shown}), and compute these again from all their rows")
-        steps.append(f"compare them by key ({name_list(self.key)}) with the stored rows, and write those that differ")
-        return tuple(steps)
+        return (*steps, compared_by(self.key))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +89,16 @@ class Whole:
     Attributes:
         reason: The reason, as a clause.
         repeatable: Whether the query has the same rows each time that it runs.
+        key: The primary key of the result; empty without one.
     """
 
     reason: str
     repeatable: bool = True
+    key: tuple[str, ...] = ()
 
     def described(self) -> tuple[str, ...]:
         """Returns the steps of a refresh, a sentence each."""
-        return ("compute all rows", "replace the stored ones")
+        return "compute all rows", compared_by(self.key) if self.key else "replace the stored ones"
 
 
 ViewPlan = Incremental | Whole
@@ -167,6 +168,11 @@ def check_key(key: Sequence[str], given: Sequence[str]) -> None:
             f"({name_list(given)}): leave PRIMARY KEY out, or give that one",
             code="view-key",
         )
+
+
+def compared_by(key: Sequence[str]) -> str:
+    """Returns the last step of a refresh that replaces no rows."""
+    return f"compare them by key ({name_list(key)}) with the stored rows, and write those that differ"
 
 
 def _blocks(node: Node) -> Iterator[Block]:
