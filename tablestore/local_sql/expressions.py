@@ -16,6 +16,8 @@ from sqlglot import exp
 
 from tablestore.local_sql.numbers import has_room, number
 from tablestore.local_sql.refusal import NotLocalError, only
+from tablestore.local_sql.texts import OF_TEXTS
+from tablestore.local_sql.times import OF_TIMES, day_of, moment_literal
 from tablestore.local_sql.typed import Typed, required_type, text_literal
 from tablestore.local_sql.value_types import (
     comparable_type,
@@ -25,7 +27,6 @@ from tablestore.local_sql.value_types import (
     is_exact,
     is_integer,
     is_number,
-    is_text,
     same_type,
     sum_type,
 )
@@ -65,10 +66,12 @@ class Expressions:
     Attributes:
         column: Returns the column that a name means; refuses one that is unknown.
         query: Returns a subquery, which may name columns of this SELECT: its text, its columns, and what it uses.
+        in_utc: Whether the session's time zone is UTC.
     """
 
     column: Callable[[exp.Column], Typed]
     query: Callable[[exp.Expr], tuple[str, tuple[Typed, ...]]]
+    in_utc: bool
 
     def typed(self, node: exp.Expr) -> Typed:
         """Writes an expression; raises `NotLocalError` for one that is not known."""
@@ -79,9 +82,11 @@ class Expressions:
             return self._computed(node)
         if isinstance(node, _AGGREGATES):
             return self._aggregate(node)
-        if (write := _WRITERS.get(kind)) is None:
-            raise NotLocalError(f"it has {_shown(node)}")
-        return write(self, node)
+        if (write := _WRITERS.get(kind)) is not None:
+            return write(self, node)
+        if (function := OF_TEXTS.get(kind) or OF_TIMES.get(kind)) is not None:
+            return function(self, node)
+        raise NotLocalError(f"it has {_shown(node)}")
 
     def where(self, node: exp.Expr) -> Typed:
         """Writes a condition that rows have to fulfil: of WHERE, or of a join.
@@ -142,10 +147,14 @@ class Expressions:
         """Writes a cast that never fails: sqlglot reads CAST and TRY_CAST as one."""
         only(node, "this", "to")
         to, inner = node.args["to"], node.this
+        if to.this == exp.DType.TIMESTAMPTZ and isinstance(inner, exp.Literal) and inner.is_string:
+            return moment_literal(self, str(inner.this))
         if to.this == exp.DType.DATE and isinstance(inner, exp.Literal) and inner.is_string:
             if not _DAY.fullmatch(str(inner.this)):
                 raise NotLocalError(f"it has {_shown(node)}")
             return Typed(f"DATE {text_literal(str(inner.this))}", pa.date32())
+        if to.this == exp.DType.DATE:
+            return day_of(self, inner)
         found = self.typed(inner)
         if to.this in (exp.DType.TEXT, exp.DType.VARCHAR) and not to.expressions and is_integer(found.kind):
             return Typed(found.cast(pa.string()), pa.string(), found.uses)
@@ -206,25 +215,26 @@ class Expressions:
         found = self.condition(node.this)
         return Typed(f"(NOT {found.text})", pa.bool_(), found.uses)
 
-    def _operand(self, node: exp.Expr) -> Typed:
+    def operand(self, node: exp.Expr) -> Typed:
+        """Writes an operand of a comparison, or of a function of texts."""
         if isinstance(node, (*_PREDICATES, exp.Not, exp.And, exp.Or)):
             raise NotLocalError(f"it has {_shown(node)} without parentheses in another comparison")
         return self.typed(node)
 
     def _compared(self, node: exp.Expr) -> Typed:
-        left, right = self._operand(node.this), self._operand(node.expression)
+        left, right = self.operand(node.this), self.operand(node.expression)
         one, other = _of_one_type(left, right)
         return Typed(f"({one} {_COMPARISONS[type(node)]} {other})", pa.bool_(), left.uses | right.uses)
 
     def _is(self, node: exp.Expr) -> Typed:
         if not isinstance(node.expression, exp.Null):
             raise NotLocalError(f"it has {_shown(node)}")
-        found = self._operand(node.this)
+        found = self.operand(node.this)
         return Typed(f"({found.text} IS NULL)", pa.bool_(), found.uses)
 
     def _between(self, node: exp.Expr) -> Typed:
         only(node, "this", "low", "high")
-        parts = [self._operand(part) for part in (node.this, node.args["low"], node.args["high"])]
+        parts = [self.operand(part) for part in (node.this, node.args["low"], node.args["high"])]
         low, high = _of_one_type(parts[0], parts[1]), _of_one_type(parts[0], parts[2])
         text = f"(({low[0]} >= {low[1]}) AND ({high[0]} <= {high[1]}))"
         return Typed(text, pa.bool_(), Typed.used_by(parts))
@@ -233,7 +243,7 @@ class Expressions:
         if node.args.get("query") is not None:
             raise NotLocalError("it has IN with a subquery elsewhere than in WHERE or the condition of a join")
         only(node, "this", "expressions")
-        own = self._operand(node.this)
+        own = self.operand(node.this)
         listed = [self.typed(one) for one in node.expressions]
         kind = same_type([own.kind, *(one.kind for one in listed)])
         text = f"({own.cast(kind)} IN ({', '.join(one.cast(kind) for one in listed)}))"
@@ -241,7 +251,7 @@ class Expressions:
 
     def _in_query(self, node: exp.Expr) -> Typed:
         only(node, "this", "query")
-        own, query = self._operand(node.this), node.args["query"]
+        own, query = self.operand(node.this), node.args["query"]
         if isinstance(query, exp.Subquery) and isinstance(query.this, exp.Subquery):
             raise NotLocalError("it has IN with a subquery in two parentheses, which is one value")
         text, columns = self.query(query)
@@ -255,20 +265,7 @@ class Expressions:
         text, columns = self.query(node.this)
         return Typed(f"(EXISTS ({text}))", pa.bool_(), Typed.used_by(columns))
 
-    def _like(self, node: exp.Expr) -> Typed:
-        only(node, "this", "expression")
-        own, pattern = self._text(node.this), node.expression
-        if not isinstance(pattern, exp.Literal) or not pattern.is_string:
-            raise NotLocalError("it has LIKE with a pattern that is not written out")
-        return Typed(f"({own.text} LIKE {text_literal(str(pattern.this))})", pa.bool_(), own.uses)
-
     # ------------------------------------------------------------------------------------------ functions
-
-    def _text(self, node: exp.Expr) -> Typed:
-        found = self._operand(node)
-        if not is_text(found.kind):
-            raise NotLocalError(f"{_shown(node)} in it is no STRING")
-        return found
 
     def _case(self, node: exp.Expr) -> Typed:
         only(node, "this", "ifs", "default")
@@ -304,17 +301,6 @@ class Expressions:
         one, other = _of_one_type(left, right)
         text = f"(CASE WHEN {one} = {other} THEN NULL ELSE {left.text} END)"
         return Typed(text, left.kind, left.uses | right.uses)
-
-    def _length(self, node: exp.Expr) -> Typed:
-        only(node, "this")
-        found = self._text(node.this)
-        return Typed(f"CAST(length({found.text}) AS INTEGER)", pa.int32(), found.uses)
-
-    def _concatenated(self, node: exp.Expr) -> Typed:
-        only(node, "this", "expression", "expressions", "safe")
-        nodes = node.expressions or [node.this, node.expression]
-        parts = [self._text(one) for one in nodes]
-        return Typed(f"({' || '.join(part.text for part in parts)})", pa.string(), Typed.used_by(parts))
 
     # ------------------------------------------------------------------------------------------ many rows
 
@@ -439,16 +425,12 @@ _WRITERS: Mapping[type[exp.Expr], Callable[[Expressions, exp.Expr], Typed]] = {
     exp.Between: Expressions._between,
     exp.In: Expressions._in,
     exp.Exists: Expressions._exists,
-    exp.Like: Expressions._like,
     exp.Case: Expressions._case,
     exp.If: Expressions._if,
     exp.Coalesce: Expressions._first,
     exp.Greatest: Expressions._first,
     exp.Least: Expressions._first,
     exp.Nullif: Expressions._nullif,
-    exp.Length: Expressions._length,
-    exp.Concat: Expressions._concatenated,
-    exp.DPipe: Expressions._concatenated,
     exp.Window: Expressions._window,
     exp.Column: Expressions._column,
     exp.Subquery: Expressions._value_of_query,

@@ -21,6 +21,7 @@ __all__ = ["Made", "Program", "Read", "translated"]
 
 _VALUES = (TokenType.VAR, TokenType.IDENTIFIER, TokenType.NUMBER, TokenType.STRING, TokenType.R_PAREN, TokenType.END)
 """The ends of what a plus may be behind."""
+_UNIT = [TokenType.L_PAREN, TokenType.STRING]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +63,13 @@ class Program:
     relations: Mapping[str, Read | Made]
 
 
-def translated(relations: Mapping[str, pa.Schema | str], wanted: Iterable[str]) -> Program:
+def translated(relations: Mapping[str, pa.Schema | str], wanted: Iterable[str], *, in_utc: bool = False) -> Program:
     """Writes queries for DuckDB.
 
     Args:
         relations: By name, each behind those that it reads: the columns of a table, or a query of Spark.
         wanted: The relations whose rows are wanted, in all their columns.
+        in_utc: Whether the session's time zone is UTC.
 
     Raises:
         NotLocalError: there is something in a query that is not known to have the same result as in Spark.
@@ -76,7 +78,7 @@ def translated(relations: Mapping[str, pa.Schema | str], wanted: Iterable[str]) 
     found: dict[str, Relation] = {}
     for name, what in relations.items():
         if isinstance(what, str):
-            relation = found[name] = _written(what, known)
+            relation = found[name] = _written(what, known, in_utc)
             schema = pa.schema([(column.name, column.value.kind) for column in relation.columns])
         else:
             schema = what
@@ -97,10 +99,10 @@ def translated(relations: Mapping[str, pa.Schema | str], wanted: Iterable[str]) 
     return Program(made)
 
 
-def _written(text: str, known: Mapping[str, tuple[Output, ...]]) -> Relation:
+def _written(text: str, known: Mapping[str, tuple[Output, ...]], in_utc: bool) -> Relation:
     try:
         _check_tokens(text)
-        return Selects(known.get).named_query(sqlglot.parse_one(text, dialect="spark"))
+        return Selects(known.get, in_utc).named_query(sqlglot.parse_one(text, dialect="spark"))
     except SqlglotError as error:
         raise NotLocalError(f"it cannot be read here: {str(error).splitlines()[0]}") from error
     except RecursionError as error:
@@ -112,7 +114,11 @@ def _check_tokens(text: str) -> None:
     for mark, what in (("\\", "a backslash"), ("{", "a brace, as of ${…}"), ("::", "a cast by ::")):
         if mark in text:
             raise NotLocalError(f"it has {what}")
-    kinds = [token.token_type for token in sqlglot.tokenize(text, dialect="spark")]
+    tokens = sqlglot.tokenize(text, dialect="spark")
+    kinds = [token.token_type for token in tokens]
+    for number, token in enumerate(tokens):
+        if token.text.lower() == "date_trunc" and kinds[number + 1 : number + 3] != _UNIT:
+            raise NotLocalError("it has DATE_TRUNC with a unit that is not written out")  # sqlglot makes one of a name
     if TokenType.PIPE_GT in kinds:
         raise NotLocalError("it has a pipe (|>)")
     for before, kind in pairwise(kinds):

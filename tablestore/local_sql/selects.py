@@ -48,9 +48,11 @@ class Selects:
 
     Attributes:
         known: Returns the columns of a relation; None if there is none of that name.
+        in_utc: Whether the session's time zone is UTC.
     """
 
     known: Callable[[str], Sequence[Output] | None]
+    in_utc: bool
     _numbers: count[int] = field(default_factory=count)
     _named: dict[str, Relation] = field(default_factory=dict)
 
@@ -126,7 +128,7 @@ class Selects:
             used.update(found.uses)
             return found.text, tuple(column.value for column in found.columns)
 
-        write = Expressions(scope.column, subquery)
+        write = Expressions(scope.column, subquery, self.in_utc)
         parts = [self._from(tree, scope, write, used)]
         items = [*self._items(tree, scope, write, are_named=outer is None)]
         if (where := tree.args.get("where")) is not None:
@@ -202,7 +204,7 @@ class Selects:
             raise NotLocalError(f"it has {join.sql('spark')}")
         if kind in _ONE_SIDED:
             inner = scope.with_source(right)
-            return Expressions(inner.column, _no_subquery).where(on)
+            return Expressions(inner.column, _no_subquery, self.in_utc).where(on)
         scope.sources.append(right)
         return write.where(on)
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 import pyarrow as pa
+from sqlglot import exp
 
 from tablestore.local_sql.refusal import NotLocalError
 from tablestore.local_sql.value_types import duckdb_type
 
-__all__ = ["Typed", "Used", "identifier", "required_type", "text_literal"]
+__all__ = ["Typed", "Used", "Values", "Writer", "identifier", "required_type", "text_literal"]
 
 Used = frozenset[tuple[str, str]]
 """Columns, each with the relation that has it."""
@@ -40,6 +42,24 @@ class Typed:
     def used_by(parts: Iterable[Typed]) -> Used:
         """Returns what several expressions use."""
         return frozenset(one for part in parts for one in part.uses)
+
+
+class Values(Protocol):
+    """Writes the expressions of a SELECT (`tablestore.local_sql.expressions.Expressions`)."""
+
+    @property
+    def in_utc(self) -> bool:
+        """Whether the session's time zone is UTC."""
+
+    def typed(self, node: exp.Expr) -> Typed:
+        """Writes an expression; raises `NotLocalError` for one that is not known."""
+
+    def operand(self, node: exp.Expr) -> Typed:
+        """Writes an operand: as `typed`, but for comparisons without parentheses."""
+
+
+Writer = Callable[[Values, exp.Expr], Typed]
+"""Writes a function."""
 
 
 def required_type(kind: pa.DataType) -> str:

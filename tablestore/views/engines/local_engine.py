@@ -28,7 +28,7 @@ from tablestore.views.engines.local_rows import LocalRows
 from tablestore.views.engines.query_work import QueryWork, RowCounts
 from tablestore.views.plan.refresh_script import OWN, Changed, Matching, Rows, Script, refresh_script
 from tablestore.views.plan.view_plan import Incremental
-from tablestore.views.sql.view_settings import other_values
+from tablestore.views.sql.view_settings import in_utc, other_values
 from tablestore.writing.given_rows import GivenRows
 from tablestore.writing.write_job import TaskOutcome, WriteJob, repeated_key
 
@@ -62,12 +62,12 @@ class LocalQueries:
             scripts.append(dict(relations_of(script)))
         for relations in scripts:
             *_, last = relations
-            translated(_typed(relations, rows), [last])
+            _program(work, relations, rows, [last])
 
     def schema(self, work: QueryWork) -> Schema:
         """Returns the columns of a query's result; raises `NotLocalError`."""
         _require_settings(work)
-        program = translated(_typed(self._whole(work), self._rows(work, 0)), [_RESULT])
+        program = _program(work, self._whole(work), self._rows(work, 0), [_RESULT])
         with Database(_OWN_BYTES) as database:
             database.run(program, lambda name, read: ())  # DuckDB, too, may refuse it
         return Schema.from_arrow(program.relations[_RESULT].schema)
@@ -97,7 +97,7 @@ class LocalQueries:
         _require_settings(work)
         relations = self._whole(work) | {_STORED: Rows(work.output, work.version)}
         rows = self._rows(work, most)
-        program = translated(_typed(relations, rows), [_RESULT, _STORED])
+        program = _program(work, relations, rows, [_RESULT, _STORED])
         stored = rows.schema(Rows(work.output, work.version))
         exact = isinstance(work.plan, Incremental) and work.plan.exact
         key = self._opened(work, work.output).filestore.state(work.version).definition.primary_key
@@ -118,7 +118,7 @@ class LocalQueries:
         """Makes the relation with the rows to write."""
         stored, result, relations = self._relations(work)
         rows = self._rows(work, most)
-        program = translated(_typed(relations, rows), [stored, result] if stored else [result])
+        program = _program(work, relations, rows, [stored, result] if stored else [result])
         schema = program.relations[result].schema
         if definition.primary_key and set(place_columns(definition)) - set(definition.primary_key):
             raise NotLocalError("its table has partitions by columns that are not in the key")
@@ -191,8 +191,10 @@ def relations_of(script: Script) -> Iterator[tuple[str, Relation]]:
                 yield name, made.text
 
 
-def _typed(relations: Mapping[str, Relation], rows: LocalRows) -> dict[str, pa.Schema | str]:
-    return {name: one if isinstance(one, str) else rows.schema(one) for name, one in relations.items()}
+def _program(work: QueryWork, relations: Mapping[str, Relation], rows: LocalRows, wanted: Sequence[str]) -> Program:
+    """Writes what makes the wanted relations for DuckDB; raises `NotLocalError`."""
+    known = {name: one if isinstance(one, str) else rows.schema(one) for name, one in relations.items()}
+    return translated(known, wanted, in_utc=in_utc(work.settings))
 
 
 def _table_of(relation: Relation) -> Stored:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["other_meaning", "other_values", "settings_of"]
+__all__ = ["in_utc", "other_meaning", "other_values", "settings_of"]
 
 _SETTING = "view.setting."
 _USUAL = {
@@ -36,13 +36,21 @@ def other_meaning(settings: Mapping[str, str]) -> str | None:
 
 
 _LOCAL = _USUAL | {"spark.sql.ansi.enabled": "true"}
-_WITHOUT_EFFECT = ("spark.sql.session.timeZone",)
-"""Settings on which no value depends that is computed without Spark: no moment becomes a text or a day."""
+_ZONE = "spark.sql.session.timeZone"
+_UTC = ("utc", "etc/utc", "z")
+
+
+def in_utc(settings: Mapping[str, str]) -> bool:
+    """Returns whether the days and hours of moments are those of UTC."""
+    return settings.get(_ZONE, "").strip().lower() in _UTC
 
 
 def other_values(settings: Mapping[str, str]) -> str | None:
-    """Returns a setting by which a query may have other values than those that are computed without Spark, if any."""
+    """Returns a setting by which a query may have other values than those that are computed without Spark, if any.
+
+    What depends on the time zone is computed there in UTC alone.
+    """
     for name, value in settings.items():
-        if name not in _WITHOUT_EFFECT and value.strip().lower() != _LOCAL.get(name):
+        if name != _ZONE and value.strip().lower() != _LOCAL.get(name):
             return f"{name} = {value}"
     return None

@@ -133,7 +133,7 @@ def _compare(session: SparkSession, queries: Sequence[str], *, zeros: bool = Tru
 def _here(query: str) -> pa.Table | None:
     """Returns the result without Spark; None if it is refused."""
     try:
-        program = translated({"r": ROWS.schema, "out": query}, ["out"])
+        program = translated({"r": ROWS.schema, "out": query}, ["out"], in_utc=True)
         with Database(64 << 20) as database:
             database.run(program, lambda name, read: [ROWS.select(read.columns)])
             schema = program.relations["out"].schema
@@ -145,8 +145,14 @@ def _here(query: str) -> pa.Table | None:
 def _assert_same(query: str, here: pa.Table, there: pa.Table, zeros: bool) -> None:
     kinds = [_plain(kind) for kind in there.schema.types]
     assert (here.schema.names, here.schema.types) == (there.schema.names, kinds), query
-    one, other = ([_comparable(row, zeros) for row in table.to_pylist()] for table in (here, there))
+    one, other = ([_comparable(row, zeros) for row in _numbered(table).to_pylist()] for table in (here, there))
     assert Counter(one) == Counter(other) or _nearly(one, other), (query, Counter(one) - Counter(other), other)
+
+
+def _numbered(rows: pa.Table) -> pa.Table:
+    """Makes numbers of days and moments, of which Python has none behind the year 9999."""
+    kinds = {pa.date32(): pa.int32()} | {pa.timestamp("us", zone): pa.int64() for zone in ("UTC", None)}
+    return rows.cast(pa.schema([one.with_type(kinds.get(_plain(one.type), one.type)) for one in rows.schema]))
 
 
 def _nearly(one: list[tuple[object, ...]], other: list[tuple[object, ...]]) -> bool:
@@ -166,7 +172,7 @@ def _near(one: object, other: object) -> bool:
 def _plain(kind: pa.DataType) -> pa.DataType:
     """Returns the type as this package names it: Spark's Arrow has large ones, and the zone of the session."""
     if pa.types.is_timestamp(kind):
-        return pa.timestamp("us", "UTC")
+        return pa.timestamp("us", kind.tz and "UTC")
     return {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}.get(kind, kind)
 
 

@@ -41,6 +41,7 @@ ROWS = pa.table(
         "u": pa.array(
             [None, *(datetime(year, 1, 1, 2, 3, 4, 5, tzinfo=UTC) for year in _YEARS)], pa.timestamp("us", "UTC")
         ),
+        "w": pa.array([datetime(year, 12, 31, 23, 59, 59, 999999) for year in (1970, *_YEARS)], pa.timestamp("us")),
         "x": pa.array([b"", b"\x00", b"\xff", None, *b"a,ab,b,\x80,a,z,\x01\x02,c".split(b",")], pa.binary()),
     }
 )
@@ -48,8 +49,9 @@ ROWS = pa.table(
 
 _OF = {
     "tiny": "a", "small": "h", "int": "i", "big": "l", "float": "f", "double": "d", "dec": "m", "longdec": "n",
-    "text": "st", "bool": "bc", "day": "e", "moment": "u", "bytes": "x",
+    "text": "st", "bool": "bc", "day": "e", "moment": "u", "plain": "w", "bytes": "x",
 }  # fmt: skip
+_UNITS = ["year", "QUARTER", "month", "week", "DAY", "hour", "minute", "second"]
 _INTEGERS = ["tiny", "small", "int", "big"]
 _NUMBERS = [*_INTEGERS, "double", "dec", "longdec"]
 GROUPED = ["a", "h", "i", "m", "s", "t", "b", "e", "u"]
@@ -73,6 +75,8 @@ class Expressions:
             return self._leaf(kind)
         if self._dice.randrange(4) == 0:
             return self._chosen(kind, deep - 1)
+        if kind == "int" and self._dice.randrange(3) == 0:
+            return self._part_of_time()
         if kind in _NUMBERS or kind == "float":
             return self._number(kind, deep - 1)
         if kind == "bool":
@@ -82,9 +86,34 @@ class Expressions:
                 [
                     f"({self.value('text', deep - 1)} || {self.value('text', deep - 1)})",
                     f"concat({self._leaf('text')}, 'x')",
+                    f"substring({self.value('text', deep - 1)}, {self._of('1234')}, {self._of('0125')})",
+                    f"{self._of(['trim', 'ltrim', 'rtrim'])}({self.value('text', deep - 1)})",
+                    f"replace({self.value('text', deep - 1)}, {self._of(['a', ' ', 'é', 'aa', 'z'])!r}, 'b')",
+                    f"left({self._leaf('text')}, {self._of('012')})",
                 ]
             )
+        if kind == "day":
+            return self._day(deep - 1)
+        if kind == "moment":
+            return f"date_trunc('{self._of(_UNITS)}', {self.value('moment', deep - 1)})"
         return self._leaf(kind)
+
+    def _day(self, deep: int) -> str:
+        of = self.value(self._of(["day", "day", "moment", "plain"]), deep)
+        count = self._of(["0", "1", "-40", self._leaf("tiny")])
+        later = [f"date_add({of}, {count})", f"date_sub({of}, 31)"]
+        return self._of([f"to_date({of})", f"CAST({of} AS DATE)", f"last_day({of})", *later])
+
+    def _part_of_time(self) -> str:
+        if self._dice.randrange(3) == 0:
+            return f"{self._of(['hour', 'minute', 'second'])}({self.value(self._of(['moment', 'plain']), 1)})"
+        of, other = self.value(self._of(["day", "moment", "plain"]), 1), self.value("day", 1)
+        name = self._of(
+            ["year", "quarter", "month", "day", "dayofmonth", "dayofweek", "dayofyear", "weekofyear", "extract", "diff"]
+        )
+        if name == "extract":
+            return f"extract({self._of(['YEAR', 'month', 'DAY', 'quarter'])} FROM {of})"
+        return f"datediff({of}, {other})" if name == "diff" else f"{name}({of})"
 
     def condition(self, deep: int = 2) -> str:
         """Returns a condition."""
@@ -106,6 +135,8 @@ class Expressions:
             return f"({one} {self._of(['', 'NOT '])}IN ({other}, {self._leaf(kind)}))"
         if form == 4:
             return f"({one} BETWEEN {self._leaf(kind)} AND {other})"
+        if form == 6 and kind == "text":
+            return f"{self._of(['startswith', 'contains'])}({one}, {other})"
         if form == 5 and kind == "text":
             return f"({one} LIKE '{self._of(['a%', '%b', '_', '%', 'a_b', 'é%', '%%'])}')"
         return f"({one} {self._of(['=', '<>', '<', '<=', '>', '>=', '<=>', '=', 'IS DISTINCT FROM'])} {other})"

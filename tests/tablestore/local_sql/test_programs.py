@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import date
+from datetime import UTC, date, datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +19,7 @@ _SUM = "SELECT v, count(*) AS n, sum(id) AS total FROM r GROUP BY v"
 
 
 def _result(query: str, rows: pa.Table = ROWS) -> list[tuple[object, ...]]:
-    program = translated({"r": rows.schema, "out": query}, ["out"])
+    program = translated({"r": rows.schema, "out": query}, ["out"], in_utc=True)
     return _run(program, rows, "out")
 
 
@@ -48,6 +48,23 @@ def _run(program: Program, rows: pa.Table, name: str) -> list[tuple[object, ...]
         ("'a' < 'B'", False),
         ("CAST(3 AS BIGINT) * 2", 6),
         ("1 - -1", 2),
+        ("year(DATE '2024-02-28')", 2024),
+        ("dayofweek(DATE '2024-02-25')", 1),
+        ("weekofyear(DATE '2021-01-03')", 53),
+        ("last_day(DATE '2024-02-01')", date(2024, 2, 29)),
+        ("date_sub(DATE '2024-03-01', 1)", date(2024, 2, 29)),
+        ("datediff(DATE '2024-03-01', DATE '2024-02-28')", 2),
+        ("to_date(TIMESTAMP '1969-12-28 23:59:59')", date(1969, 12, 28)),
+        ("date_trunc('WEEK', TIMESTAMP '2024-02-28 10:11:12')", datetime(2024, 2, 26, tzinfo=UTC)),
+        ("extract(DAY FROM TIMESTAMP '2024-02-28 10:11:12')", 28),
+        ("second(TIMESTAMP '2024-02-28 10:11:12')", 12),
+        ("substring('\U0001f600éa', 2, 1)", "é"),
+        ("substr('abc', 2)", "bc"),
+        ("left('abc', 0)", ""),
+        ("ltrim('  a ')", "a "),
+        ("replace('aXbX', 'X')", "ab"),
+        ("contains('abc', '')", True),
+        ("startswith('abc', 'b')", False),
     ],
 )
 def test_values(expression: str, expected: object) -> None:
@@ -94,6 +111,25 @@ def test_an_error_is_one_whether_its_value_matters_or_not(query: str) -> None:
     ("query", "why"),
     [
         ("SELECT upper(s) AS v FROM r", r"it has UPPER\(s\)"),
+        ("SELECT date_trunc(day, u) AS v FROM (SELECT u, s AS day FROM r) AS q", "a unit that is not written out"),
+        ("SELECT date_trunc('decade', u) AS v FROM r", "it has DATE_TRUNC"),
+        ("SELECT date_trunc('day', w) AS v FROM r", "it has DATE_TRUNC"),
+        ("SELECT trunc(e, 'month') AS v FROM r", "it has TRUNC"),
+        ("SELECT to_date(s, 'yyyy') AS v FROM r", "FORMAT"),
+        ("SELECT to_date(s) AS v FROM r", "no DATE and no TIMESTAMP"),
+        ("SELECT date_add(e, l) AS v FROM r", "it has DATE_ADD"),
+        ("SELECT dateadd(MONTH, 1, e) AS v FROM r", "it has"),
+        ("SELECT datediff(MONTH, e, e) AS v FROM r", "UNIT"),
+        ("SELECT extract(SECOND FROM u) AS v FROM r", "it has EXTRACT"),
+        ("SELECT date_format(u, 'yyyy') AS v FROM r", "it has DATE_FORMAT"),
+        ("SELECT u > TIMESTAMP '2024-02-30 00:00:00' AS v FROM r", "it has the TIMESTAMP"),
+        ("SELECT substring(s, 0, 2) AS v FROM r", "it has SUBSTRING"),
+        ("SELECT substring(s, -2) AS v FROM r", "it has SUBSTRING"),
+        ("SELECT substring(s, i) AS v FROM r", "it has SUBSTRING"),
+        ("SELECT left(s, -1) AS v FROM r", "it has LEFT"),
+        ("SELECT trim('a' FROM s) AS v FROM r", "EXPRESSION"),
+        ("SELECT replace(s, '', 'b') AS v FROM r", "it has REPLACE"),
+        ("SELECT replace(s, t, 'b') AS v FROM r", "not written out"),
         (r"SELECT 'a\nb' AS v FROM r", "it has a backslash"),
         ("SELECT 'it''s' AS v FROM r", "two texts side by side"),
         ("SELECT b = c = TRUE AS v FROM r", "without parentheses in another comparison"),
@@ -143,6 +179,17 @@ def test_an_error_is_one_whether_its_value_matters_or_not(query: str) -> None:
 def test_what_is_not_known_is_left_to_spark(query: str, why: str) -> None:
     with pytest.raises(NotLocalError, match=why):
         _result(query)
+
+
+@pytest.mark.parametrize(
+    "expression", ["hour(u)", "to_date(u)", "year(u)", "date_trunc('day', u)", "u > TIMESTAMP '2024-02-28 00:00:00'"]
+)
+def test_what_depends_on_the_zone_is_computed_in_utc_alone(expression: str) -> None:
+    relations: dict[str, pa.Schema | str] = {"r": ROWS.schema, "out": f"SELECT {expression} AS v FROM r"}
+    assert translated(relations, ["out"], in_utc=True).relations
+    with pytest.raises(NotLocalError, match="does not run in UTC"):
+        translated(relations, ["out"])
+    assert translated(relations | {"out": "SELECT year(e) AS a, hour(w) AS b FROM r"}, ["out"]).relations
 
 
 def _reads(relations: dict[str, pa.Schema | str], wanted: Iterable[str]) -> dict[str, tuple[str, ...]]:
