@@ -49,7 +49,7 @@ class Values(Protocol):
 
     @property
     def in_utc(self) -> bool:
-        """Whether the session's time zone is UTC."""
+        """Returns whether the session's time zone is UTC."""
 
     def typed(self, node: exp.Expr) -> Typed:
         """Writes an expression; raises `NotLocalError` for one that is not known."""

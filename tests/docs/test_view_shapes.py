@@ -35,7 +35,7 @@ def store() -> Iterator[Store]:
         yield made
 
 
-def _said(shape: Shape, where: str) -> str:
+def _sentence(shape: Shape, where: str) -> str:
     return f"incrementally, {where}" if CELLS[shape.title].how == "incremental" else f"as a whole, {where}"
 
 
@@ -91,7 +91,7 @@ def test_each_cell_has_a_form() -> None:
 @pytest.mark.parametrize("shape", HERE, ids=_title)
 def test_forms_that_need_no_spark(store: Store, shape: Shape, depth: Depth) -> None:
     view = store.create_materialized_view("shop.v", shape.query, primary_key=shape.primary_key)
-    assert _said(shape, "without Spark") in view.explain()[0]
+    assert _sentence(shape, "without Spark") in view.explain()[0]
     _lives(store, view, shape, depth.times(4, deep=20))
 
 
@@ -103,7 +103,7 @@ def test_forms_that_need_spark(store: Store, spark: SparkSession, shape: Shape, 
     assert caught.value.code == "needs-spark"
     lake = SparkStore(spark, store)
     view = lake.create_materialized_view("shop.v", shape.query, primary_key=shape.primary_key)
-    assert _said(shape, "by Spark") in view.explain()[0]
+    assert _sentence(shape, "by Spark") in view.explain()[0]
     _lives(store, view, shape, depth.times(2, deep=10))
 
 
