@@ -62,6 +62,7 @@ def _run(program: Program, rows: pa.Table, name: str) -> list[tuple[object, ...]
         ("substr('abc', 2)", "bc"),
         ("left('abc', 0)", ""),
         ("ltrim('  a ')", "a "),
+        ("trim(' \n ')", "\n"),
         ("replace('aXbX', 'X')", "ab"),
         ("contains('abc', '')", True),
         ("startswith('abc', 'b')", False),
