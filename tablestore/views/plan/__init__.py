@@ -4,6 +4,7 @@ nodes          the tree of a query: scans, SELECTs, UNION ALL
 scope          what names of columns mean in a SELECT
 functions      functions by which a row is not that of one row, or depends on their order
 nulls          whether an expression may be null
+exactness      whether a query has the same values each time, to the last bit
 row_key        the columns by which rows of a node are known
 with_clause    writes a query without WITH
 equal_columns  the columns of inputs that have to be equal

@@ -11,14 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sqlglot import exp
-
 from filestore.errors import InvalidRequest, Unsupported
 from filestore.model.definition import TableDefinition
 from filestore.model.schema import Schema
 from filestore.model.text import name_list
 from filestore.model.types import is_key_type
 from tablestore.views.plan.block_reader import has_collation, read_nodes
+from tablestore.views.plan.exactness import is_exact
 from tablestore.views.plan.functions import is_repeatable
 from tablestore.views.plan.nodes import Block, Form, Node, Scan, UnionAll, columns_of, scans_of
 from tablestore.views.plan.row_key import columns_equal_to, key_of, row_key, sources_of_key
@@ -48,22 +47,19 @@ class Incremental:
         node: The tree of that.
         key: The primary key of the result.
         given: Whether the user gave that key, because none follows from the query.
+        exact: Whether it is known that the query has the same values each time that it runs, to the last bit.
     """
 
     query: ViewQuery
     node: Block | UnionAll
     key: tuple[str, ...]
     given: bool = False
+    exact: bool = False
 
     @property
     def repeatable(self) -> bool:
         """Returns True: each time that the query runs, it has the same rows."""
         return True
-
-    @property
-    def exact(self) -> bool:
-        """Returns whether it has the same values each time, too: there is no sum, whose last digits may differ."""
-        return self.is_row_by_row and len(list(self.query.tree.find_all(exp.Select))) == len(list(_blocks(self.node)))
 
     @property
     def is_row_by_row(self) -> bool:
@@ -123,12 +119,13 @@ def plan_view(
     try:
         query = without_with(query)
         node = read_nodes(query, definitions)
+        exact = is_exact(query, definitions)
         try:
-            plan = Incremental(query, node, _natural_key(node, primary_key))
+            plan = Incremental(query, node, _natural_key(node, primary_key), exact=exact)
         except NotPlainError:
             if not primary_key:
                 raise
-            plan = Incremental(query, node, _spelled(primary_key, node), given=True)
+            plan = Incremental(query, node, _spelled(primary_key, node), given=True, exact=exact)
         if has_collation(query) and (plan.given or not plan.is_row_by_row):
             raise NotPlainError("it has a collation, by which one group has several texts")
         return plan
