@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 
 import pyarrow as pa
 import sqlglot
 from sqlglot.errors import SqlglotError
-from sqlglot.tokenizer_core import TokenType
 
+from tablestore.local_sql.calls import check_tokens
 from tablestore.local_sql.refusal import NotLocalError
 from tablestore.local_sql.scope import Output
 from tablestore.local_sql.selects import ANY, Relation, Selects
@@ -18,10 +17,6 @@ from tablestore.local_sql.typed import Typed
 from tablestore.local_sql.value_types import duckdb_type
 
 __all__ = ["Made", "Program", "Read", "translated"]
-
-_VALUES = (TokenType.VAR, TokenType.IDENTIFIER, TokenType.NUMBER, TokenType.STRING, TokenType.R_PAREN, TokenType.END)
-"""The ends of what a plus may be behind."""
-_UNIT = [TokenType.L_PAREN, TokenType.STRING]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,31 +96,12 @@ def translated(relations: Mapping[str, pa.Schema | str], wanted: Iterable[str], 
 
 def _written(text: str, known: Mapping[str, tuple[Output, ...]], in_utc: bool) -> Relation:
     try:
-        _check_tokens(text)
+        check_tokens(text)
         return Selects(known.get, in_utc).named_query(sqlglot.parse_one(text, dialect="spark"))
     except SqlglotError as error:
         raise NotLocalError(f"it cannot be read here: {str(error).splitlines()[0]}") from error
     except RecursionError as error:
         raise NotLocalError("it has hundreds of operators within each other") from error
-
-
-def _check_tokens(text: str) -> None:
-    """Refuses what is not in the syntax tree as it is in the text, or has another meaning in Spark."""
-    for mark, what in (("\\", "a backslash"), ("{", "a brace, as of ${…}"), ("::", "a cast by ::")):
-        if mark in text:
-            raise NotLocalError(f"it has {what}")
-    tokens = sqlglot.tokenize(text, dialect="spark")
-    kinds = [token.token_type for token in tokens]
-    for number, token in enumerate(tokens):
-        if token.text.lower() == "date_trunc" and kinds[number + 1 : number + 3] != _UNIT:
-            raise NotLocalError("it has DATE_TRUNC with a unit that is not written out")  # sqlglot makes one of a name
-    if TokenType.PIPE_GT in kinds:
-        raise NotLocalError("it has a pipe (|>)")
-    for before, kind in pairwise(kinds):
-        if before == kind == TokenType.STRING:
-            raise NotLocalError("it has two texts side by side, as in 'it''s'")  # sqlglot drops the quote
-        if kind == TokenType.PLUS and before not in _VALUES:
-            raise NotLocalError("it has a plus before a value")  # sqlglot drops it
 
 
 def _needed(

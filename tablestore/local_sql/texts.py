@@ -28,9 +28,11 @@ def _text(of: Values, node: exp.Expr) -> Typed:
 
 def _number(node: exp.Expr | None, least: int, whole: exp.Expr) -> int:
     """Returns a number that is written out, from which on Spark and DuckDB count alike."""
-    if not isinstance(node, exp.Literal) or node.is_string or not node.name.isdecimal() or int(node.name) < least:
+    if not isinstance(node, exp.Literal) or node.is_string or not node.name.isdecimal():
         raise NotLocalError(f"it has {whole.sql('spark')}")
-    return min(int(node.name), 2**31 - 1)
+    if not least <= int(node.name) < 1 << 31:
+        raise NotLocalError(f"it has {whole.sql('spark')}")
+    return int(node.name)
 
 
 def _written_out(node: exp.Expr | None, whole: exp.Expr) -> str:

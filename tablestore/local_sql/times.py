@@ -92,13 +92,13 @@ def _number(form: str, of: Typed) -> Typed:
 def _extracted(of: Values, node: exp.Expr) -> Typed:
     only(node, "this", "expression")
     kind = _EXTRACTED.get(node.name.upper())
-    if kind is None:
+    if kind is None or not isinstance(node.this, exp.Var):
         raise NotLocalError(f"it has {node.sql('spark')}")
     return OF_TIMES[kind](of, kind(this=node.expression.copy()))
 
 
 def _truncated(of: Values, node: exp.Expr) -> Typed:
-    """Writes DATE_TRUNC. That its unit is written out has been checked where that can be seen."""
+    """Writes DATE_TRUNC. That its unit is written out has been checked by `tablestore.local_sql.calls`."""
     only(node, "this", "unit")
     unit = node.args["unit"].name.upper()
     found = of.typed(node.this)

@@ -227,7 +227,8 @@ def _refuse_repeated(database: Database, rows: str, definition: TableDefinition)
     key = definition.primary_key
     schema = pa.schema([definition.schema.to_arrow().field(name) for name in key])
     listed = ", ".join(map(identifier, key))
-    text = f"SELECT {listed} FROM {identifier(rows)} GROUP BY {listed} HAVING count(*) > 1 LIMIT 1"
+    known = " AND ".join(f"{identifier(name)} IS NOT NULL" for name in key)  # a null is an error of its own
+    text = f"SELECT {listed} FROM {identifier(rows)} WHERE {known} GROUP BY {listed} HAVING count(*) > 1 LIMIT 1"
     for found in database.rows(text, schema):
         for one in found.to_pylist():
             raise repeated_key(one)

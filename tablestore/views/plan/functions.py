@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
 
 from tablestore.views.plan.nodes import Name
 from tablestore.views.plan.scope import NotPlainError, Scope
 from tablestore.views.sql.view_query import WINDOW, shown
 
-__all__ = ["check_functions", "check_windows", "is_repeatable", "is_time", "is_window", "truncates_time"]
+__all__ = ["check_functions", "check_units", "check_windows", "is_repeatable", "is_time", "is_window", "truncates_time"]
 
 ORDERED = {
     "first", "first_value", "last", "last_value", "any_value", "collect_list", "collect_set", "array_agg", "listagg",
@@ -68,6 +69,18 @@ def check_functions(tree: exp.Expr) -> None:
             raise NotPlainError(f"it has {name}(), by which a row is not that of one row of its table")
         if _is_ordered(node):
             raise NotPlainError(f"it has {name}(), whose result may depend on the order of rows")
+
+
+def check_units(tokens: Sequence[Token]) -> None:
+    """Raises `NotPlainError` for a unit of one letter: Spark knows none, and sqlglot makes a unit of some."""
+    for number, token in enumerate(tokens):
+        if token.text.lower() not in ("date_trunc", "trunc"):
+            continue
+        for inside in tokens[number + 1 :]:
+            if inside.token_type == TokenType.STRING and len(inside.text) == 1:
+                raise NotPlainError(f"it has {token.text}() with the unit '{inside.text}', which Spark does not know")
+            if inside.token_type == TokenType.R_PAREN:
+                break
 
 
 def check_windows(windows: Sequence[exp.Expr], scope: Scope, key: Sequence[Name] | None) -> None:

@@ -18,7 +18,7 @@ from filestore.model.text import name_list
 from filestore.model.types import is_key_type
 from tablestore.views.plan.block_reader import has_collation, read_nodes
 from tablestore.views.plan.exactness import is_exact
-from tablestore.views.plan.functions import is_repeatable
+from tablestore.views.plan.functions import check_units, is_repeatable
 from tablestore.views.plan.nodes import Block, Form, Node, Scan, UnionAll, columns_of, scans_of
 from tablestore.views.plan.row_key import columns_equal_to, key_of, row_key, sources_of_key
 from tablestore.views.plan.scope import NotPlainError
@@ -118,6 +118,7 @@ def plan_view(
         return Whole(reason, is_repeatable(query.tree))
     try:
         query = without_with(query)
+        check_units(query.tokens)
         node = read_nodes(query, definitions)
         exact = is_exact(query, definitions)
         try:

@@ -270,6 +270,11 @@ def test_a_group_may_follow_from_the_driving_row_alone(group: str, direct: bool)
         ("SELECT o.id FROM orders o JOIN (SELECT mean(n) AS m FROM orders) q ON n > m", r"mean\(\) may aggregate"),
         ("SELECT DISTINCT try_sum(n) AS s FROM orders", r"try_sum\(\) may aggregate"),
         (
+            "SELECT date_trunc('M', at) AS m, count(*) AS n FROM orders WHERE at IS NOT NULL GROUP BY date_trunc('M', at)",
+            r"it has date_trunc\(\) with the unit 'M', which Spark does not know",
+        ),
+        ("SELECT id, TRUNC(at, 'Q') AS q FROM orders", r"it has TRUNC\(\) with the unit 'Q'"),
+        (
             "SELECT id, row_number() OVER (PARTITION BY n ORDER BY id) AS star FROM orders QUALIFY EXISTS "
             "(SELECT 1 FROM stars s WHERE s.star = star)",
             "a subquery in QUALIFY",

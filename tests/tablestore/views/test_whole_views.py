@@ -120,6 +120,20 @@ def _row(dice: random.Random, key: int) -> dict[str, Any]:
     return {"id": key, "_kind": "+I", "n": dice.choice([-1, 0, None, key]), "d": dice.choice(SPECIAL)}
 
 
+@pytest.mark.parametrize("rest", ["", " WHERE id < 0"], ids=["as a whole", "by keys"])
+def test_nulls_in_a_key_that_was_given_are_refused(store: Store, tables: tuple[Table, Table], rest: str) -> None:
+    """Two of them raised what is no error of ours, which ended ``refresh --all --follow``."""
+    query = f"SELECT n, d FROM shop.a UNION ALL SELECT n, d FROM shop.b{rest}"
+    view = store.create_materialized_view("shop.v", query, primary_key=["n"])
+    tables[0].write([{"id": number, "n": number, "d": None} for number in range(2)])
+    view.refresh()
+    tables[0].write([{"id": number, "n": None, "d": 1.5} for number in range(2, 4)])
+    with pytest.raises(InvalidRequest) as caught:
+        view.refresh()
+    assert caught.value.code == "null-key"
+    assert len(rows(view.table)) == 2
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("memory", ["256 mb", "0"], ids=["here", "spark"])
 @pytest.mark.parametrize(
