@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from sqlglot import exp
@@ -72,15 +72,33 @@ def check_functions(tree: exp.Expr) -> None:
 
 
 def check_units(tokens: Sequence[Token]) -> None:
-    """Raises `NotPlainError` for a unit of one letter: Spark knows none, and sqlglot makes a unit of some."""
+    """Raises `NotPlainError` for a unit that sqlglot reads in another way than Spark.
+
+    It makes a unit of the name of a column, and of some letters, of which Spark knows none.
+    """
     for number, token in enumerate(tokens):
-        if token.text.lower() not in ("date_trunc", "trunc"):
+        if token.text.lower() not in ("date_trunc", "trunc") or not _is_open(tokens[number + 1 : number + 2]):
             continue
-        for inside in tokens[number + 1 :]:
-            if inside.token_type == TokenType.STRING and len(inside.text) == 1:
-                raise NotPlainError(f"it has {token.text}() with the unit '{inside.text}', which Spark does not know")
-            if inside.token_type == TokenType.R_PAREN:
-                break
+        for one in _to_the_end(tokens[number + 2 :]):
+            is_text = one.token_type == TokenType.STRING
+            if is_text and len(one.text) == 1:
+                raise NotPlainError(f"it has {token.text}() with the unit '{one.text}', which Spark does not know")
+            if not is_text and any(one.text.lower() in units.split() for units in _UNITS.values()):
+                raise NotPlainError(f"it has {token.text}() with {one.text}, which is a column and no unit")
+
+
+def _is_open(tokens: Sequence[Token]) -> bool:
+    return any(token.token_type == TokenType.L_PAREN for token in tokens)
+
+
+def _to_the_end(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Yields the tokens up to the end of a parenthesis that has been opened."""
+    depth = 1
+    for token in tokens:
+        depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+        if not depth:
+            return
+        yield token
 
 
 def check_windows(windows: Sequence[exp.Expr], scope: Scope, key: Sequence[Name] | None) -> None:

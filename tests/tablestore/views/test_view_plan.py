@@ -270,8 +270,12 @@ def test_a_group_may_follow_from_the_driving_row_alone(group: str, direct: bool)
         ("SELECT o.id FROM orders o JOIN (SELECT mean(n) AS m FROM orders) q ON n > m", r"mean\(\) may aggregate"),
         ("SELECT DISTINCT try_sum(n) AS s FROM orders", r"try_sum\(\) may aggregate"),
         (
-            "SELECT date_trunc('M', at) AS m, count(*) AS n FROM orders WHERE at IS NOT NULL GROUP BY date_trunc('M', at)",
+            "SELECT date_trunc('M', at) AS m, count(*) AS n FROM orders WHERE id > 0 GROUP BY date_trunc('M', at)",
             r"it has date_trunc\(\) with the unit 'M', which Spark does not know",
+        ),
+        (
+            "SELECT id, date_trunc(day, at) AS m FROM (SELECT id, at, star AS day FROM orders)",
+            r"date_trunc\(\) with day, which is a column and no unit",
         ),
         ("SELECT id, TRUNC(at, 'Q') AS q FROM orders", r"it has TRUNC\(\) with the unit 'Q'"),
         (
