@@ -13,7 +13,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from tablestore.local_sql.refusal import NotLocalError
 
-__all__ = ["check_tokens"]
+__all__ = ["check_tokens", "inside"]
 
 _VALUES = (TokenType.VAR, TokenType.IDENTIFIER, TokenType.NUMBER, TokenType.STRING, TokenType.R_PAREN, TokenType.END)
 """The ends of what a plus may be behind."""
@@ -60,21 +60,21 @@ def _check_call(text: str, name: Token, behind: Sequence[Token]) -> None:
     known = _ARGUMENTS.get(name.text.lower()) if name.token_type != TokenType.IDENTIFIER else None
     if known is None and name.token_type not in (TokenType.VAR, TokenType.IDENTIFIER):
         return
-    inside = list(_inside(behind))
-    shown = f"{text[name.start : inside[-1].end + 1]})" if inside else f"{name.text}()"
+    between = list(inside(behind))
+    shown = f"{text[name.start : between[-1].end + 1]})" if between else f"{name.text}()"
     if known is None:
         raise NotLocalError(f"it has {shown}")
     least, most = known
-    count = sum(depth == 0 and token.token_type == TokenType.COMMA for token, depth in _deep(inside)) + bool(inside)
+    count = sum(depth == 0 and token.token_type == TokenType.COMMA for token, depth in _deep(between)) + bool(between)
     if not least <= count <= most:
         raise NotLocalError(f"it has {shown}, with another number of arguments than is known")
     if name.text.lower() == "date_trunc":
-        unit = inside[0]
+        unit = between[0]
         if unit.token_type != TokenType.STRING or unit.text.lower() not in _UNITS:
             raise NotLocalError("it has DATE_TRUNC with a unit that is not written out")
 
 
-def _inside(behind: Sequence[Token]) -> Iterator[Token]:
+def inside(behind: Sequence[Token]) -> Iterator[Token]:
     """Yields the tokens up to the end of a parenthesis that has been opened."""
     for token, depth in _deep(behind):
         if depth < 0:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from tablestore.local_sql.calls import inside
 from tablestore.views.plan.nodes import Name
 from tablestore.views.plan.scope import NotPlainError, Scope
 from tablestore.views.sql.view_query import WINDOW, shown
@@ -79,7 +80,7 @@ def check_units(tokens: Sequence[Token]) -> None:
     for number, token in enumerate(tokens):
         if token.text.lower() not in ("date_trunc", "trunc") or not _is_open(tokens[number + 1 : number + 2]):
             continue
-        for one in _to_the_end(tokens[number + 2 :]):
+        for one in inside(tokens[number + 2 :]):
             is_text = one.token_type == TokenType.STRING
             if is_text and len(one.text) == 1:
                 raise NotPlainError(f"it has {token.text}() with the unit '{one.text}', which Spark does not know")
@@ -89,16 +90,6 @@ def check_units(tokens: Sequence[Token]) -> None:
 
 def _is_open(tokens: Sequence[Token]) -> bool:
     return any(token.token_type == TokenType.L_PAREN for token in tokens)
-
-
-def _to_the_end(tokens: Sequence[Token]) -> Iterator[Token]:
-    """Yields the tokens up to the end of a parenthesis that has been opened."""
-    depth = 1
-    for token in tokens:
-        depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
-        if not depth:
-            return
-        yield token
 
 
 def check_windows(windows: Sequence[exp.Expr], scope: Scope, key: Sequence[Name] | None) -> None:
