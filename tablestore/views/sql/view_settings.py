@@ -38,6 +38,11 @@ def other_meaning(settings: Mapping[str, str]) -> str | None:
 _LOCAL = _USUAL | {"spark.sql.ansi.enabled": "true"}
 _ZONE = "spark.sql.session.timeZone"
 _UTC = ("utc", "etc/utc", "z")
+_WITHOUT_EFFECT = (
+    _ZONE,  # what depends on it is computed in UTC alone
+    "spark.sql.binaryOutputStyle",  # of BINARY as a text, which nothing becomes here; the spark-sql shell sets it
+)
+"""Settings on which no value depends that is computed without Spark."""
 
 
 def in_utc(settings: Mapping[str, str]) -> bool:
@@ -46,11 +51,8 @@ def in_utc(settings: Mapping[str, str]) -> bool:
 
 
 def other_values(settings: Mapping[str, str]) -> str | None:
-    """Returns a setting by which a query may have other values than those that are computed without Spark, if any.
-
-    What depends on the time zone is computed there in UTC alone.
-    """
+    """Returns a setting by which a query may have other values than those that are computed without Spark, if any."""
     for name, value in settings.items():
-        if name != _ZONE and value.strip().lower() != _LOCAL.get(name):
+        if name not in _WITHOUT_EFFECT and value.strip().lower() != _LOCAL.get(name):
             return f"{name} = {value}"
     return None

@@ -9,6 +9,7 @@ import pytest
 
 from filestore.errors import InvalidRequest, Unsupported
 from tablestore import Store, Table
+from tablestore.views.sql.view_settings import other_values
 from tablestore.views.view import View
 
 SUMS = "SELECT kind, count(*) AS n, sum(amount) AS total FROM shop.orders WHERE kind IS NOT NULL GROUP BY kind"
@@ -167,3 +168,18 @@ def test_no_jvm_is_started(store: Store, orders: Table) -> None:
         "    assert done.version == 1 and not {'pyspark', 'py4j'} & {*sys.modules}\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+@pytest.mark.parametrize(
+    ("setting", "has_effect"),
+    [
+        ("spark.sql.binaryOutputStyle = UTF-8", False),
+        ("spark.sql.session.timeZone = Asia/Tokyo", False),
+        ("spark.sql.ansi.enabled = false", True),
+        ("spark.sql.legacy.timeParserPolicy = LEGACY", True),
+    ],
+)
+def test_settings_without_effect_need_no_spark(setting: str, has_effect: bool) -> None:
+    """The spark-sql shell sets how BINARY is shown, so that all views that were created there needed Spark."""
+    name, _, value = setting.partition(" = ")
+    assert other_values({name: value, "spark.sql.session.timeZone": "UTC"}) == (setting if has_effect else None)
