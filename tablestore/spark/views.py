@@ -154,4 +154,4 @@ class StoreViews(ABC):
     @property
     def query_engine(self) -> SparkViews:
         """Computes in Spark the rows of views that a process does not compute itself."""
-        return SparkViews(self.spark, self._reader, self.store.table)
+        return SparkViews(self.spark, self._reader)

@@ -123,11 +123,8 @@ def planned_view(
         check_key(made.primary_key, asked.primary_key)
         return PlannedView(store, asked, (tables[join.left], tables[join.right]), made, spark)
     query = view_of_statement(asked.query, asked.place, definition_of)
-    states = {name: tables[name].filestore.state() for name in query.tables}
-    definitions = {name: state.definition for name, state in states.items()}
-    versions = {name: state.version for name, state in states.items()}
     asked = replace(asked, options={**settings, **asked.options})
-    made = query_table(query, asked, definitions, versions, Engines(store.table, spark))
+    made = query_table(query, asked, tables, Engines(spark))
     return PlannedView(store, asked, [tables[name] for name in query.tables], made, spark)
 
 

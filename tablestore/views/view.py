@@ -93,8 +93,7 @@ class View:
     def __init__(self, table: Table, inputs: Sequence[Table], spark: Engine | None = None) -> None:
         self.table = table
         self.inputs = tuple(inputs)
-        opened = {one.identifier: one for one in (*self.inputs, table)}
-        self._engines = Engines(opened.__getitem__, spark)
+        self._engines = Engines(spark)
         self._method = _METHODS[table.definition.options["view.engine"]](table, self.inputs, self._engines)
 
     def __repr__(self) -> str:

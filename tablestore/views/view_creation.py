@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from filestore.errors import InvalidRequest
 from filestore.model.definition import TableDefinition
 from filestore.model.schema import Column, Schema
+from tablestore.table import Table
 from tablestore.views.engines.either import Engines
 from tablestore.views.engines.query_work import QueryWork
-from tablestore.views.events.event_method import explained_events
 from tablestore.views.joins.join_method import explained_join
 from tablestore.views.joins.join_query import JoinQuery
 from tablestore.views.joins.join_table import output_key, output_options, output_schema
@@ -76,16 +76,14 @@ def join_table(
         InvalidRequest: ``bad-join``: an option that the view determines.
     """
     left, right = definitions[query.left], definitions[query.right]
-    explained = explained_join if query.time is None else explained_events
     own = output_options(query, left, options)
-    return ViewTable(output_schema(query, left, right), output_key(query, left), own, explained(name, query))
+    return ViewTable(output_schema(query, left, right), output_key(query, left), own, explained_join(name, query))
 
 
 def query_table(
     query: ViewQuery,
     asked: MaterializedView,
-    definitions: Mapping[str, TableDefinition],
-    versions: Mapping[str, int],
+    tables: Mapping[str, Table],
     engines: Engines,
 ) -> ViewTable:
     """Returns the table for a query.
@@ -93,8 +91,7 @@ def query_table(
     Args:
         query: The query.
         asked: The statement; its options have the settings of the query.
-        definitions: Those of the query's tables, by name.
-        versions: The versions that have these definitions.
+        tables: The query's tables, by name.
         engines: What computes its rows, and says its columns.
 
     Raises:
@@ -104,8 +101,9 @@ def query_table(
     """
     mode = Mode(asked.options.get("view.incremental", Mode.AUTO))
     settings = settings_of(asked.options)
-    plan = plan_view(query, definitions, settings, asked.primary_key)
-    work = QueryWork(query, plan, settings, versions)
+    states = {name: tables[name].filestore.state() for name in query.tables}
+    plan = plan_view(query, {name: state.definition for name, state in states.items()}, settings, asked.primary_key)
+    work = QueryWork(query, plan, settings, {name: state.version for name, state in states.items()}, tables=tables)
     schema = engines.created_schema(work)
     plan = with_key(plan, schema, asked.primary_key, mode)
     key = _spelled(asked.primary_key, schema) or (plan.key if isinstance(plan, Incremental) else ())

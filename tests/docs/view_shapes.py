@@ -167,11 +167,12 @@ def cell(store: Store, shape: Shape) -> Cell:
         query = view_of_statement(shape.query, Place("", "shop"), lambda name: store.table(name).definition)
     except TableStoreError as error:
         return Cell("refused", "-", error.message.partition(": ")[2])
-    states = {name: store.table(name).filestore.state() for name in query.tables}
+    tables = {name: store.table(name) for name in query.tables}
+    states = {name: table.filestore.state() for name, table in tables.items()}
     plan = plan_view(query, {name: state.definition for name, state in states.items()}, {}, shape.primary_key)
     settings = {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "UTC"}
-    work = QueryWork(query, plan, settings, {name: state.version for name, state in states.items()})
-    why_spark = Engines(store.table).why_spark(work, 1)
+    work = QueryWork(query, plan, settings, {name: state.version for name, state in states.items()}, tables=tables)
+    why_spark = Engines().why_spark(work, 1)
     how = "incremental" if isinstance(plan, Incremental) else "whole"
     reasons = [*([] if isinstance(plan, Incremental) else [plan.reason]), *([why_spark] if why_spark else [])]
     return Cell(how, "no" if why_spark is None else "yes", "; ".join(dict.fromkeys(reasons)))

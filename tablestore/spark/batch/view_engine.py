@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import reduce
 from operator import and_
 from typing import TypeVar
 
@@ -47,12 +47,10 @@ class SparkViews:
     Attributes:
         spark: The session.
         reader: Returns what reads tables in another session.
-        open_table: Opens a table of the store.
     """
 
     spark: SparkSession
     reader: Callable[[SparkSession, Callable[[str], Table]], TableReader]
-    open_table: Callable[[str], Table]
 
     @property
     def tasks(self) -> Tasks:
@@ -109,17 +107,14 @@ class SparkViews:
 
     def _with_rows(self, work: QueryWork, do: Callable[[ViewRows], T]) -> T:
         def in_session(session: SparkSession) -> T:
-            reader = self.reader(session, partial(self._opened, work))
+            reader = self.reader(session, work.tables.__getitem__)
             with _sparks_words("Spark cannot compute the rows"), ViewRows(session, reader, work) as rows:
                 return do(rows)
 
         return in_view_session(self.spark, work.settings, in_session)
 
-    def _opened(self, work: QueryWork, name: str) -> Table:
-        return work.tables[name] if name in work.tables else self.open_table(name)
-
     def _definition(self, work: QueryWork, name: str, version: int) -> TableDefinition:
-        return self._opened(work, name).filestore.state(version).definition
+        return work.tables[name].filestore.state(version).definition
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from filestore.errors import TableStoreError, Unsupported
 from filestore.model.definition import TableDefinition
 from filestore.model.schema import Schema
 from tablestore.local_sql.refusal import NotLocalError
-from tablestore.table import Table
 from tablestore.views.engines.local_engine import LocalQueries
 from tablestore.views.engines.query_work import QueryWork, RowCounts
 from tablestore.views.engines.tasks import Tasks
@@ -22,6 +21,8 @@ __all__ = ["Engine", "Engines"]
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
+
+_LOCAL = LocalQueries()
 
 
 class Engine(Protocol):
@@ -46,11 +47,9 @@ class Engines:
     """Computes rows where that is known to be right, and fastest.
 
     Attributes:
-        open_table: Opens a table of the store.
         spark: Spark; None in a process without it.
     """
 
-    open_table: Callable[[str], Table]
     spark: Engine | None = None
 
     @property
@@ -68,7 +67,7 @@ class Engines:
         if not most:
             return "view.local-memory is 0"
         try:
-            self._local.require(work)
+            _LOCAL.require(work)
         except NotLocalError as error:
             return str(error)
         return None
@@ -80,7 +79,7 @@ class Engines:
             InvalidRequest: ``view-query``: Spark refuses the query.
             Unsupported: ``needs-spark``, or ``view-query``: its result does not follow from the rows of its tables.
         """
-        return self._first_here(work, 1, lambda: self._local.schema(work), lambda spark: spark.schema(work))
+        return self._first_here(work, 1, lambda: _LOCAL.schema(work), lambda spark: spark.schema(work))
 
     def created_schema(self, work: QueryWork) -> Schema:
         """Returns the columns of a view that is created. Where there is Spark it has to accept the query.
@@ -97,7 +96,7 @@ class Engines:
             return self._first_here(
                 work,
                 most,
-                lambda: self._local.write(work, most, job),
+                lambda: _LOCAL.write(work, most, job),
                 lambda spark: spark.runner(work, definition)(job),
             )
 
@@ -105,11 +104,7 @@ class Engines:
 
     def compare(self, work: QueryWork, most: int) -> RowCounts:
         """Compares stored rows with the query's result."""
-        return self._first_here(work, most, lambda: self._local.compare(work, most), lambda spark: spark.compare(work))
-
-    @property
-    def _local(self) -> LocalQueries:
-        return LocalQueries(self.open_table)
+        return self._first_here(work, most, lambda: _LOCAL.compare(work, most), lambda spark: spark.compare(work))
 
     def _first_here(self, work: QueryWork, most: int, here: Callable[[], T], there: Callable[[Engine], T]) -> T:
         why = "view.local-memory is 0"

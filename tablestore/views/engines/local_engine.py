@@ -6,9 +6,9 @@ What it does not know to be the same as in Spark it leaves alone (`NotLocalError
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 
@@ -22,7 +22,6 @@ from tablestore.local_sql.database import Database
 from tablestore.local_sql.programs import Program, Read, translated
 from tablestore.local_sql.refusal import NotLocalError
 from tablestore.local_sql.typed import identifier
-from tablestore.table import Table
 from tablestore.views.engines.local_comparison import counted, counted_by_key, differing
 from tablestore.views.engines.local_rows import LocalRows
 from tablestore.views.engines.query_work import QueryWork, RowCounts
@@ -43,15 +42,8 @@ _MEMORY_TIMES = 2
 """A query may take the memory of the rows that it reads, and as much again; then it uses the disk."""
 
 
-@dataclass(frozen=True)
 class LocalQueries:
-    """Computes the rows of views in this process.
-
-    Attributes:
-        open_table: Opens a table of the store.
-    """
-
-    open_table: Callable[[str], Table]
+    """Computes the rows of views in this process."""
 
     def require(self, work: QueryWork) -> None:
         """Raises `NotLocalError` if a refresh of a view cannot be computed here, whatever its tables have."""
@@ -100,7 +92,7 @@ class LocalQueries:
         program = _program(work, relations, rows, [_RESULT, _STORED])
         stored = rows.schema(Rows(work.output, work.version))
         exact = isinstance(work.plan, Incremental) and work.plan.exact
-        key = self._opened(work, work.output).filestore.state(work.version).definition.primary_key
+        key = work.tables[work.output].filestore.state(work.version).definition.primary_key
         counts = (
             counted_by_key(_RESULT, _STORED, stored, key, exact=exact) if key else counted(_RESULT, _STORED, stored)
         )
@@ -155,10 +147,7 @@ class LocalQueries:
         return {**tables, _RESULT: query.with_tables([names[use.name] for use in query.uses])}
 
     def _rows(self, work: QueryWork, most: int) -> LocalRows:
-        return LocalRows(partial(self._opened, work), work.since, work.until, most)
-
-    def _opened(self, work: QueryWork, name: str) -> Table:
-        return work.tables[name] if name in work.tables else self.open_table(name)
+        return LocalRows(work.tables, work.since, work.until, most)
 
     @contextmanager
     def _run(

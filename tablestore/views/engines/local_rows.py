@@ -36,13 +36,13 @@ class LocalRows:
     """The rows of tables at the versions of a refresh.
 
     Attributes:
-        open_table: Opens a table.
+        tables: The tables, by name.
         since: For each table the earlier version; None if there is none.
         until: For each table the later version.
         most: The bytes of rows that may be read, decoded.
     """
 
-    open_table: Callable[[str], Table]
+    tables: Mapping[str, Table]
     since: Mapping[str, int] | None
     until: Mapping[str, int]
     most: int
@@ -119,7 +119,7 @@ class LocalRows:
         return self._rows(what.rows, columns, where)
 
     def _rows(self, what: Rows, columns: Sequence[str], where: pl.Expr | None) -> Iterator[pa.Table]:
-        state, table = self._state(what.table, what.version), self.open_table(what.table)
+        state, table = self._state(what.table, what.version), self.tables[what.table]
         if lacking := [name for name in columns if name not in state.definition.schema]:
             raise NotLocalError(f"{what.table} had no column {lacking[0]} yet in version {what.version}")
         schema = _nullable(state.definition.schema.select(columns).to_arrow())
@@ -135,7 +135,7 @@ class LocalRows:
             yield rows.filter(is_new if what.new else pc.invert(is_new))
 
     def _read_changes(self, name: str) -> Iterator[pa.Table]:
-        table, (before, after) = self.open_table(name), self._versions(name)
+        table, (before, after) = self.tables[name], self._versions(name)
         wanted = dict.fromkeys([*after.definition.primary_key, *self._columns[name]])
         return changes_between(table.filestore, before, after, tuple(wanted)).images(local_runs)
 
@@ -145,7 +145,7 @@ class LocalRows:
 
     def _state(self, name: str, version: int) -> TableState:
         if (name, version) not in self._states:
-            self._states[name, version] = self.open_table(name).filestore.state(version)
+            self._states[name, version] = self.tables[name].filestore.state(version)
         return self._states[name, version]
 
     def _size(self, what: Rows | Changed, columns: Sequence[str]) -> int:

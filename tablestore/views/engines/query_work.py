@@ -28,8 +28,7 @@ class QueryWork:
         compares: Whether all rows are compared with the stored ones, by key.
         output: The view's table, whose rows are compared.
         version: The version of it.
-        tables: All these tables as the view has opened them, by name: another one may have a name meanwhile. Empty for
-            a view that is created.
+        tables: All these tables as the view has opened them, by name: another one may have a name meanwhile.
     """
 
     query: ViewQuery

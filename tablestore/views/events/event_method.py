@@ -10,53 +10,27 @@ from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest, NotFound
 from filestore.model.files import DataFile
 from filestore.table import FileStore
-from tablestore.table import Table
-from tablestore.views.engines.either import Engines
 from tablestore.views.events.event_check import EventCheck
 from tablestore.views.events.event_commits import inserted_files, noting_definitions, stored_alike
 from tablestore.views.events.event_work import Dimension, event_work
 from tablestore.views.holds import Holds
-from tablestore.views.joins.join_method import tables_of_join
-from tablestore.views.joins.join_query import JoinQuery, SystemTime, parse_join
-from tablestore.views.joins.join_table import check_output
-from tablestore.views.refresh_method import RefreshMethod, RefreshStep, Written
+from tablestore.views.joins.join_method import TwoTables
+from tablestore.views.joins.join_query import SystemTime
+from tablestore.views.refresh_method import RefreshStep, Written
 from tablestore.views.refresh_plan import RefreshPlan, plan_append, same_columns
-from tablestore.views.sql.view_query import VIEW_QUERY
 from tablestore.writing.apps import VIEW_APP
 from tablestore.writing.writer import TableWriter
 
-__all__ = ["EventMethod", "explained_events"]
+__all__ = ["EventMethod"]
 
 
-class EventMethod(RefreshMethod):
+class EventMethod(TwoTables):
     """A join whose left table has no primary key, so that rows are only added to the result.
 
     A refresh takes the events that were inserted since the last one. Each is looked up in the right table as of a time:
     that of the refresh, or its own one. What was added to the result stays as it is, whatever happens to the right
     table afterwards.
-
-    Attributes:
-        query: The join.
     """
-
-    def __init__(self, table: Table, inputs: Sequence[Table], engines: Engines) -> None:
-        super().__init__(table, inputs, engines)
-        self.query: JoinQuery = parse_join(table.definition.options[VIEW_QUERY])
-
-    @staticmethod
-    def tables_of(text: str) -> tuple[str, ...]:
-        """Returns the table of events of a query, and the other one."""
-        return tables_of_join(text)
-
-    def check(self, output: TableState, states: Sequence[TableState]) -> None:
-        """Checks the columns of the view's table."""
-        events, other = states
-        check_output(self.query, output.definition, events.definition, other.definition)
-
-    def explained(self, output: TableState, states: Sequence[TableState]) -> tuple[str, ...]:
-        """Returns how the view is refreshed, a line each; raises what would keep a refresh from it."""
-        self.check(output, states)
-        return explained_events(self.table.identifier, self.query)
 
     def columns(self, states: Sequence[TableState]) -> Sequence[Sequence[str]]:
         """Returns for each input the columns that the query reads."""
@@ -157,16 +131,3 @@ class EventMethod(RefreshMethod):
 
 def _keeps_removed(output: TableState) -> bool:
     return bool(output.definition.options["view.removed-events"] == "keep")
-
-
-def explained_events(name: str, query: JoinQuery) -> tuple[str, ...]:
-    """Returns how a view is refreshed to which new events are added, a line each."""
-    on = " and ".join(f"{left} = {right}" for left, right in query.on)
-    own = (query.time or SystemTime()).column
-    time = "the version that is the newest one then" if own is None else f"the version of the time {own} of each"
-    return (
-        f"{name} is refreshed incrementally, without Spark, and only gets inserts",
-        f"read the rows that were inserted into {query.left}",
-        f"look them up in {query.right} ({query.kind}, {on}), in {time}",
-        f"add the results, which later changes of {query.right} do not change",
-    )

@@ -18,11 +18,11 @@ from tablestore.views.refresh_method import RefreshMethod, RefreshStep, Written
 from tablestore.views.sql.view_query import VIEW_QUERY
 from tablestore.writing.writer import TableWriter
 
-__all__ = ["JoinMethod", "explained_join", "tables_of_join"]
+__all__ = ["JoinMethod", "TwoTables", "explained_join"]
 
 
-class JoinMethod(RefreshMethod):
-    """Joins the rows that changes affect, of both tables, without Spark; its tasks may run in Spark.
+class TwoTables(RefreshMethod):
+    """A view that joins two tables, the right one by its primary key.
 
     Attributes:
         query: The join.
@@ -34,11 +34,12 @@ class JoinMethod(RefreshMethod):
 
     @staticmethod
     def tables_of(text: str) -> tuple[str, ...]:
-        """Returns the left table of a query and the right one."""
-        return tables_of_join(text)
+        """Returns the left table of a query, which may be one of events, and the right one."""
+        query = parse_join(text)
+        return query.left, query.right
 
     def check(self, output: TableState, states: Sequence[TableState]) -> None:
-        """Checks the columns, the key and the buckets of the view's table."""
+        """Checks the columns of the view's table, and its key and buckets if it has a key."""
         left, right = states
         check_output(self.query, output.definition, left.definition, right.definition)
 
@@ -46,6 +47,10 @@ class JoinMethod(RefreshMethod):
         """Returns how the view is refreshed, a line each; raises what would keep a refresh from it."""
         self.check(output, states)
         return explained_join(self.table.identifier, self.query)
+
+
+class JoinMethod(TwoTables):
+    """Joins the rows that changes affect, of both tables, without Spark; its tasks may run in Spark."""
 
     def columns(self, states: Sequence[TableState]) -> Sequence[Sequence[str]]:
         """Returns for each input the columns that the query reads."""
@@ -87,18 +92,21 @@ def _differing(compared: Sequence[Compared], read: Sequence[int]) -> list[Findin
     return [different_rows(different, results, stored, read)]
 
 
-def tables_of_join(text: str) -> tuple[str, ...]:
-    """Returns the left table of a query and the right one."""
-    query = parse_join(text)
-    return query.left, query.right
-
-
 def explained_join(name: str, query: JoinQuery) -> tuple[str, ...]:
-    """Returns how a view that is a join of two tables is refreshed, a line each."""
+    """Returns how a view that joins two tables is refreshed, a line each."""
     on = " and ".join(f"{left} = {right}" for left, right in query.on)
+    if query.time is None:
+        return (
+            f"{name} is refreshed incrementally, without Spark",
+            f"read the changed rows of {query.left} and the changed keys of {query.right}",
+            f"join the rows that they affect ({query.kind}, {on})",
+            "compare them by key with the stored rows, and write those that differ",
+        )
+    own = query.time.column
+    time = "the version that is the newest one then" if own is None else f"the version of the time {own} of each"
     return (
-        f"{name} is refreshed incrementally, without Spark",
-        f"read the changed rows of {query.left} and the changed keys of {query.right}",
-        f"join the rows that they affect ({query.kind}, {on})",
-        "compare them by key with the stored rows, and write those that differ",
+        f"{name} is refreshed incrementally, without Spark, and only gets inserts",
+        f"read the rows that were inserted into {query.left}",
+        f"look them up in {query.right} ({query.kind}, {on}), in {time}",
+        f"add the results, which later changes of {query.right} do not change",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import pyarrow as pa
 from sqlglot import exp
@@ -77,8 +78,8 @@ def check_units(tokens: Sequence[Token]) -> None:
 
     It makes a unit of the name of a column, and of some letters, of which Spark knows none.
     """
-    for number, token in enumerate(tokens):
-        if token.text.lower() not in ("date_trunc", "trunc") or not _is_open(tokens[number + 1 : number + 2]):
+    for number, (token, following) in enumerate(pairwise(tokens)):
+        if token.text.lower() not in ("date_trunc", "trunc") or following.token_type != TokenType.L_PAREN:
             continue
         for one in inside(tokens[number + 2 :]):
             is_text = one.token_type == TokenType.STRING
@@ -86,10 +87,6 @@ def check_units(tokens: Sequence[Token]) -> None:
                 raise NotPlainError(f"it has {token.text}() with the unit '{one.text}', which Spark does not know")
             if not is_text and any(one.text.lower() in units.split() for units in _UNITS.values()):
                 raise NotPlainError(f"it has {token.text}() with {one.text}, which is a column and no unit")
-
-
-def _is_open(tokens: Sequence[Token]) -> bool:
-    return any(token.token_type == TokenType.L_PAREN for token in tokens)
 
 
 def check_windows(windows: Sequence[exp.Expr], scope: Scope, key: Sequence[Name] | None) -> None:
