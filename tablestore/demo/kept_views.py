@@ -94,7 +94,7 @@ class _Join:
 
 @dataclass(frozen=True, slots=True)
 class _Delays:
-    """The average delay of departures by airport and hour, which Spark keeps up to date."""
+    """The average delay of departures by airport and hour."""
 
     name = "delays"
     meaning = "averages the delays of departures by airport and hour"

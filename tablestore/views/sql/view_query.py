@@ -1,4 +1,4 @@
-"""`ViewQuery`: the query of a view that Spark refreshes, as the text that the user wrote. Pure.
+"""`ViewQuery`: the query of a view, as the text that the user wrote. Pure.
 
 The text is never written anew from a syntax tree, since that might change what it means: names of tables are replaced
 in it, and parts of it are cut out, at the positions of their tokens.

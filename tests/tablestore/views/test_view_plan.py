@@ -1,4 +1,4 @@
-"""The plan of a view that Spark refreshes: what is incremental, by which key, and why the rest is not."""
+"""The plan of a view of any query: what is incremental, by which key, and why the rest is not."""
 
 from __future__ import annotations
 
