@@ -373,6 +373,15 @@ OPTIONS: Mapping[str, Option] = {
             "With more, and for queries that it does not know, Spark computes them; with 0 it always does.",
         ),
         Option(
+            "view.whole-size",
+            "size",
+            size_or_none,
+            "128 mb",
+            "As long as the files of a view's tables and its own have no more bytes than this, Spark computes all rows "
+            "in one step, where it is needed, and the process compares them with the stored ones, within "
+            "view.local-memory. With more, and with 0, Spark finds what changes reach, in several steps.",
+        ),
+        Option(
             "view.removed-events",
             "enum",
             one_of("refuse", "keep"),

@@ -22,6 +22,8 @@ from tablestore.cli.signals import ending
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pyarrow as pa
+
     from filestore.files.writer import TableFiles
     from filestore.model.definition import TableDefinition
     from filestore.model.files import ChangeFile
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from tablestore.spark import SparkStore
     from tablestore.store import Store
     from tablestore.views.engines.query_work import QueryWork, RowCounts
-    from tablestore.views.engines.tasks import Tasks
+    from tablestore.views.tasks import Tasks
     from tablestore.views.upkeep import RefreshOutcome, Upkeep
     from tablestore.views.view import Refreshed, View
     from tablestore.writing.write_job import WriteRunner
@@ -91,12 +93,15 @@ class _SparkWhenNeeded:
 
     @property
     def tasks(self) -> Tasks:
-        from tablestore.views.engines.tasks import Tasks
+        from tablestore.views.tasks import Tasks
 
         return Tasks(changes=self._changes)
 
     def schema(self, work: QueryWork) -> Schema:
         return self._views.started().query_engine.schema(work)
+
+    def rows(self, work: QueryWork, definition: TableDefinition) -> pa.Table:
+        return self._views.started().query_engine.rows(work, definition)
 
     def runner(self, work: QueryWork, definition: TableDefinition) -> WriteRunner:
         return self._views.started().query_engine.runner(work, definition)

@@ -1,10 +1,10 @@
-"""`NotLocalError`: a query is one for Spark."""
+"""`NotLocalError`: a query is one for Spark, as far as this process knows."""
 
 from __future__ import annotations
 
 from sqlglot import exp
 
-__all__ = ["NotLocalError", "only"]
+__all__ = ["NotLocalError", "UnknownColumnError", "only"]
 
 
 class NotLocalError(Exception):
@@ -12,6 +12,10 @@ class NotLocalError(Exception):
 
     It is a clause that begins with a subject: ``its GROUP BY has ROLLUP``.
     """
+
+
+class UnknownColumnError(NotLocalError):
+    """A name is no column of the tables of the query."""
 
 
 def only(node: exp.Expr, *known: str) -> None:

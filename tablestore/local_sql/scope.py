@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from sqlglot import exp
 
-from tablestore.local_sql.refusal import NotLocalError
+from tablestore.local_sql.refusal import NotLocalError, UnknownColumnError
 from tablestore.local_sql.typed import Typed, identifier
 from tablestore.local_sql.value_types import is_exact
 
@@ -78,7 +78,7 @@ class Scope:
             return found
         if self.outer is not None:
             return self.outer.column(node)
-        raise NotLocalError(f"{node.sql('spark')} in it is no column of its tables")
+        raise UnknownColumnError(f"{node.sql('spark')} in it is no column of its tables")
 
     def find(self, node: exp.Column) -> Typed | None:
         """Returns the column of these tables that a name means, if it is one."""

@@ -15,7 +15,7 @@ from filestore.reading.get import find_rows
 from filestore.reading.scan import plan_scan, scan_frames
 from filestore.rows.frames import arrow_table, frame_of, narrowed, polars_schema
 
-__all__ = ["SMALL_BYTES", "InMemory", "KeyedRows", "LookedUp", "is_small", "keyed_rows"]
+__all__ = ["SMALL_BYTES", "InMemory", "KeyedRows", "LookedUp", "is_small", "keyed_rows", "stored_bytes"]
 
 _READING = Lock()
 SMALL_BYTES = 64 << 20
@@ -34,9 +34,14 @@ class KeyedRows(Protocol):
         ...
 
 
+def stored_bytes(state: TableState) -> int:
+    """Returns the bytes of a version's files, those that are not merged yet among them."""
+    return state.totals.size + sum(run.size for run in state.pending)
+
+
 def is_small(state: TableState, most: int) -> bool:
     """Returns whether the files of a version have at most so many bytes, so that a reader may keep all its rows."""
-    return state.totals.size + sum(run.size for run in state.pending) <= most
+    return stored_bytes(state) <= most
 
 
 def keyed_rows(table: TableFiles, state: TableState, columns: Sequence[str]) -> KeyedRows:

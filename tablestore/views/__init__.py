@@ -3,10 +3,12 @@
 sql            the text of a view's query
 plan           how a view of any query is refreshed
 engines        what computes rows: this process, or Spark
-joins          joins of two tables by a primary key
+joins          computes joins by a primary key bucket by bucket
+join_arguments  reads the arguments of `tablestore.Store.maintain_join`. Pure
+tasks          the place where tasks run that Python computes
 events         look-ups of new events in another table
 query_method   views of any query
-refresh_method  `RefreshMethod`: what these three have in common
+refresh_method  `RefreshMethod`: what these two have in common
 view           `View`: a refresh is one commit, which names its versions
 refresh_plan   what a refresh has to read, from the versions of the view and of its inputs. Pure
 holds          keeps what a view has read from expiring

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from filestore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
+from filestore.errors import AlreadyExists
 from filestore.model.definition import TableDefinition
 from tablestore.table import Table
 from tablestore.table_names import split
 from tablestore.views.engines.either import Engine, Engines
-from tablestore.views.joins.join_query import JoinKind, JoinQuery, parse_join
-from tablestore.views.joins.join_sides import ordered
-from tablestore.views.joins.statement import join_of_statement, looks_up_events
+from tablestore.views.join_arguments import asks_for, join_of_arguments, ordered
 from tablestore.views.opening import check_no_cycle, existing, open_view
-from tablestore.views.plan.view_plan import check_key
+from tablestore.views.plan.join_query import JoinKind, JoinQuery
+from tablestore.views.plan.join_table import own_options
+from tablestore.views.plan.scope import NotPlainError
+from tablestore.views.plan.two_tables import join_of
 from tablestore.views.sql.place import Place
-from tablestore.views.sql.view_query import VIEW_QUERY, view_of_statement
+from tablestore.views.sql.view_query import VIEW_QUERY, parse_view, view_of_statement
 from tablestore.views.view import View
-from tablestore.views.view_creation import MaterializedView, ViewTable, join_table, query_table
+from tablestore.views.view_creation import MaterializedView, ViewTable, view_table, with_own
 
 if TYPE_CHECKING:
     from tablestore.store import Store
@@ -45,28 +46,42 @@ class AskedJoin:
 def begin_join(store: Store, asked: AskedJoin) -> View:
     """Implements `tablestore.Store.maintain_join`."""
     first, second = (store.table(name) for name in (asked.left, asked.right))
-    definitions = {table.identifier: table.definition for table in (first, second)}
-    sides = ordered(first.identifier, second.identifier, definitions)  # as the catalog spells them
+    tables = {table.identifier: table for table in (first, second)}  # as the catalog spells them
+    definitions = {name: table.definition for name, table in tables.items()}
+    sides = ordered(first.identifier, second.identifier, definitions)
     kind = JoinKind.of(asked.kind)
     sides.check(kind, asked.at)
 
-    def query_of(known: JoinQuery | None) -> JoinQuery:
-        return sides.query(asked.on, kind, asked.select, known, asked.at)
-
     table = existing(store, asked.into)
+    found = None if table is None else table.definition.options[VIEW_QUERY]
+    known = None if found is None else _join_in(found, definitions)
+    join = join_of_arguments(sides, asked.on, kind, asked.select, asked.at, known)
     if table is None:
-        made = join_table(asked.into, query_of(None), definitions, asked.options)
+        with_own(own_options(join, definitions[join.left]), asked.options)  # a statement may choose other buckets
+        statement = MaterializedView(asked.into, join.sql(), Place("", ""), asked.options)
+        made = view_table(parse_view(statement.query), statement, {}, tables, Engines())
         with suppress(AlreadyExists):  # another process was faster
             _create(store, asked.into, made)
-        table = store.table(asked.into)
-    found = table.definition.options[VIEW_QUERY]
-    if found is None or (known := parse_join(found)) != query_of(known):
+        found = store.table(asked.into).definition.options[VIEW_QUERY]
+        known = None if found is None else _join_in(found, definitions)
+    if known is None or not asks_for(asked.select, join, known):
         raise AlreadyExists(
             f"{asked.into} is {'another table' if found is None else f'the result of {found}'}: give the view another "
             "name, or drop the table",
             code="table-exists",
         )
     return open_view(store, asked.into)
+
+
+def _join_in(text: str, definitions: Mapping[str, TableDefinition]) -> JoinQuery | None:
+    """Returns the query of a view as a join of some tables; None if it is none."""
+    query = parse_view(text)
+    if set(query.tables) != set(definitions):
+        return None
+    try:
+        return join_of(query, definitions)
+    except NotPlainError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +122,7 @@ def planned_view(
         settings: Options that such a view has, with the settings of Spark in which its query runs.
 
     Raises:
-        See `view_of_statement` and `query_table`.
+        See `view_of_statement` and `view_table`.
     """
     tables: dict[str, Table] = {}
 
@@ -116,16 +131,10 @@ def planned_view(
             tables[name] = store.table(name)
         return tables[name].definition
 
-    join = _plain_join(asked, definition_of)
-    if join is not None:
-        definitions = {name: table.definition for name, table in tables.items()}
-        made = join_table(asked.name, join, definitions, asked.options)
-        check_key(made.primary_key, asked.primary_key)
-        return PlannedView(store, asked, (tables[join.left], tables[join.right]), made, spark)
     query = view_of_statement(asked.query, asked.place, definition_of)
-    asked = replace(asked, options={**settings, **asked.options})
-    made = query_table(query, asked, tables, Engines(spark))
-    return PlannedView(store, asked, [tables[name] for name in query.tables], made, spark)
+    made = view_table(query, asked, settings, tables, Engines(spark))
+    inputs = [tables[name] for name in parse_view(made.options[VIEW_QUERY]).tables]
+    return PlannedView(store, asked, inputs, made, spark)
 
 
 _SETTINGS = {"view.setting.spark.sql.ansi.enabled": "true", "view.setting.spark.sql.session.timeZone": "UTC"}
@@ -144,21 +153,6 @@ def created_here(  # what a view can have are its arguments
     place = Place("", split(name)[0])
     asked = MaterializedView(name, query, place, options, comment, tuple(primary_key))
     return planned_view(store, asked, None, _SETTINGS).create()
-
-
-def _plain_join(asked: MaterializedView, definition_of: Callable[[str], TableDefinition]) -> JoinQuery | None:
-    """Returns the query as a join that is maintained bucket by bucket; None if it is none."""
-    try:
-        return join_of_statement(asked.query, asked.place, definition_of)
-    except (Unsupported, InvalidRequest):
-        if looks_up_events(asked.query):
-            raise
-        return None
-    except NotFound as error:
-        # it may be a name that only Spark knows
-        if error.code != "unknown-column" or looks_up_events(asked.query):
-            raise
-        return None
 
 
 def _create(store: Store, name: str, made: ViewTable, comment: str | None = None) -> None:

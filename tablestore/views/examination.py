@@ -15,9 +15,8 @@ def different_rows(different: int, results: int, stored: int, read: Sequence[int
     versions = " and ".join(map(str, read))
     return Finding(
         Invariant.VIEW_RESULT,
-        f"for version{'s' if len(read) > 1 else ''} {versions} of its tables the query has {results} rows, and "
-        f"{different} of them are not stored as they are; {stored} rows are stored. Create the view again, and report "
-        "this",
+        f"for version{'s' if len(read) > 1 else ''} {versions} of its tables the query has {results} rows, "
+        f"{stored} are stored, and {different} differ. Create the view again, and report this",
     )
 
 

@@ -56,7 +56,7 @@ class RefreshMethod(ABC):
 
     Attributes:
         table: The view's table.
-        inputs: The tables that it reads; the same table may be there twice.
+        inputs: The tables that it reads, each once.
         engines: What computes rows.
     """
 
@@ -64,11 +64,6 @@ class RefreshMethod(ABC):
         self.table = table
         self.inputs = tuple(inputs)
         self.engines = engines
-
-    @staticmethod
-    @abstractmethod
-    def tables_of(text: str) -> tuple[str, ...]:
-        """Returns the names of the tables that a query reads, in the order of `inputs`."""
 
     @property
     def stores(self) -> tuple[FileStore, ...]:

@@ -60,12 +60,7 @@ def same_types(before: TableDefinition, after: TableDefinition, columns: Sequenc
 
 
 def plan_refresh(output: TableState, *inputs: TableState) -> RefreshPlan | None:
-    """Plans the refresh of a view to the given versions of its inputs; returns None if it is their result already.
-
-    A table that is there twice has one version: there is one position for it.
-    """
-    positions = {table.table_id: table.version for table in inputs}
-    assert all(positions[table.table_id] == table.version for table in inputs)
+    """Plans the refresh of a view to the given versions of its inputs; returns None if it is their result already."""
     since = read_versions(output, *(table.table_id for table in inputs))
     until = tuple(table.version for table in inputs)
     if since is not None and any(before > after for before, after in zip(since, until, strict=True)):

@@ -20,11 +20,10 @@ from tablestore.views.engines.either import Engine, Engines
 from tablestore.views.events.event_method import EventMethod
 from tablestore.views.examination import cannot_be_refreshed, unchecked
 from tablestore.views.holds import Holds
-from tablestore.views.joins.join_method import JoinMethod
 from tablestore.views.query_method import QueryMethod
 from tablestore.views.refresh_method import RefreshMethod, RefreshStep
 from tablestore.views.refresh_plan import RefreshPlan, read_versions, rebuilt, same_columns, same_types
-from tablestore.views.sql.view_query import VIEW_QUERY
+from tablestore.views.sql.view_query import VIEW_QUERY, parse_view
 from tablestore.views.view_errors import errors_of_view
 from tablestore.writing.commit_metrics import CommitMeter
 from tablestore.writing.writer import TableWriter
@@ -71,11 +70,14 @@ class Refreshed:
 
 
 _METHODS: Mapping[str, type[RefreshMethod]] = {
-    "tablestore": JoinMethod,
+    "tablestore": QueryMethod,
     "lookup": EventMethod,
     "spark": QueryMethod,
 }
-"""The methods that compute the rows of views, by the option ``view.engine`` of its table."""
+"""The methods that compute the rows of views, by the option ``view.engine`` of its table.
+
+A join by a primary key (``tablestore``) has a name of its own here, since earlier versions refresh it in another way.
+"""
 
 
 @checks_arguments("spark")
@@ -87,7 +89,7 @@ class View:
 
     Attributes:
         table: The view's table, which everybody may read.
-        inputs: The tables that it reads, in the order of its query; a join of a table with itself has it twice.
+        inputs: The tables that it reads, each once, in the order of its query.
     """
 
     def __init__(self, table: Table, inputs: Sequence[Table], spark: Engine | None = None) -> None:
@@ -102,7 +104,7 @@ class View:
     @staticmethod
     def tables_of(definition: TableDefinition) -> tuple[str, ...]:
         """Returns the names of the tables that a view reads, in the order of `inputs`. `definition` is its table's."""
-        return _METHODS[definition.options["view.engine"]].tables_of(str(definition.options[VIEW_QUERY]))
+        return parse_view(str(definition.options[VIEW_QUERY])).tables
 
     def executed_by(self, spark: Engine) -> View:
         """Returns the same view, with Spark for tasks, and for queries that this process does not compute."""
@@ -133,9 +135,9 @@ class View:
         table was created again.
 
         Raises:
-            NotFound: a table, or a column that the query reads, does not exist any more; ``table-replaced``: it was
-                created again, so open the view again.
-            InvalidRequest: ``view-outdated``: a table has changed so that the view does not fit any more.
+            NotFound: a table does not exist any more; ``table-replaced``: it was created again, so open the view again.
+            InvalidRequest: ``view-outdated``: a table has changed so that the view does not fit any more, as by the
+                loss of a column.
             Conflict: ``other-refresh``: another process has refreshed the view meanwhile; ``inputs-expired``: writes of
                 a table let its versions expire before the refresh could hold one. Nothing was changed.
             Unavailable: a store did not answer. Refresh again: what was committed is not repeated.
@@ -244,12 +246,8 @@ class View:
         self._holds.release()
 
     def _newest(self) -> tuple[TableState, ...]:
-        """Returns the newest version of each input; of a table that is there twice it is one version."""
-        states: dict[str, TableState] = {}
-        for table in self.inputs:
-            if table.filestore.location not in states:
-                states[table.filestore.location] = table.filestore.state()
-        return tuple(states[table.filestore.location] for table in self.inputs)
+        """Returns the newest version of each input."""
+        return tuple(table.filestore.state() for table in self.inputs)
 
     def _held(
         self, plan: RefreshPlan, output: TableState, states: Sequence[TableState]

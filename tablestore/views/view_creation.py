@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from filestore.errors import InvalidRequest
+from filestore.errors import InvalidRequest, Unsupported
 from filestore.model.definition import TableDefinition
-from filestore.model.schema import Column, Schema
+from filestore.model.schema import Schema
+from filestore.model.table_options import TableOptions
 from tablestore.table import Table
 from tablestore.views.engines.either import Engines
 from tablestore.views.engines.query_work import QueryWork
-from tablestore.views.joins.join_method import explained_join
-from tablestore.views.joins.join_query import JoinQuery
-from tablestore.views.joins.join_table import output_key, output_options, output_schema
-from tablestore.views.plan.view_plan import Incremental, Mode, Whole, plan_view, with_key
+from tablestore.views.events.event_method import explained_lookup
+from tablestore.views.plan.join_table import GivenTable, output_schema, own_options
+from tablestore.views.plan.scope import NotPlainError
+from tablestore.views.plan.two_tables import join_of
+from tablestore.views.plan.view_plan import Incremental, Mode, Whole, check_key, plan_view, spelled, with_key
 from tablestore.views.query_method import explained_query
 from tablestore.views.sql.place import Place
 from tablestore.views.sql.view_query import VIEW_QUERY, ViewQuery
 from tablestore.views.sql.view_settings import settings_of
 
-__all__ = ["MaterializedView", "ViewTable", "join_table", "query_table"]
+__all__ = ["MaterializedView", "ViewTable", "view_table", "with_own"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,28 +63,10 @@ class ViewTable:
     explained: tuple[str, ...]
 
 
-def join_table(
-    name: str, query: JoinQuery, definitions: Mapping[str, TableDefinition], options: Mapping[str, str]
-) -> ViewTable:
-    """Returns the table for a join by a primary key, or for look-ups of events.
-
-    Args:
-        name: The view.
-        query: The join.
-        definitions: Those of its tables, by name.
-        options: The options that are asked for.
-
-    Raises:
-        InvalidRequest: ``bad-join``: an option that the view determines.
-    """
-    left, right = definitions[query.left], definitions[query.right]
-    own = output_options(query, left, options)
-    return ViewTable(output_schema(query, left, right), output_key(query, left), own, explained_join(name, query))
-
-
-def query_table(
+def view_table(
     query: ViewQuery,
     asked: MaterializedView,
+    settings: Mapping[str, str],
     tables: Mapping[str, Table],
     engines: Engines,
 ) -> ViewTable:
@@ -90,35 +74,72 @@ def query_table(
 
     Args:
         query: The query.
-        asked: The statement; its options have the settings of the query.
+        asked: The statement.
+        settings: Options with the settings of Spark in which the query runs.
         tables: The query's tables, by name.
         engines: What computes its rows, and says its columns.
 
     Raises:
         InvalidRequest: ``view-query``: the query is refused; ``view-key``: another key follows from it;
-            ``view-option``: an option that the view determines.
-        Unsupported: ``view-not-incremental``; ``needs-spark``.
+            ``view-option``: an option that the view determines; ``bad-join``: rows with a key are looked up.
+        Unsupported: ``view-not-incremental``; ``needs-spark``; ``view-query``: events are looked up in another form.
     """
-    mode = Mode(asked.options.get("view.incremental", Mode.AUTO))
-    settings = settings_of(asked.options)
+    if query.looks_up:
+        return _lookup_table(query, asked, {name: tables[name].definition for name in query.tables})
+    parsed = TableOptions.parse(asked.options)
+    options = {**settings, **asked.options}
     states = {name: tables[name].filestore.state() for name in query.tables}
-    plan = plan_view(query, {name: state.definition for name, state in states.items()}, settings, asked.primary_key)
-    work = QueryWork(query, plan, settings, {name: state.version for name, state in states.items()}, tables=tables)
+    definitions = {name: state.definition for name, state in states.items()}
+    given = GivenTable(
+        asked.primary_key,
+        buckets=parsed["bucket"] if "bucket" in asked.options else None,
+        bucket_key=parsed["bucket-key"] if "bucket-key" in asked.options else None,
+    )
+    plan = plan_view(query, definitions, settings_of(options), asked.primary_key, given)
+    until = {name: state.version for name, state in states.items()}
+    known = {(name, state.version): state for name, state in states.items()}
+    work = QueryWork(query, plan, settings_of(options), until, tables=tables, known=known)
     schema = engines.created_schema(work)
-    plan = with_key(plan, schema, asked.primary_key, mode)
-    key = _spelled(asked.primary_key, schema) or (plan.key if isinstance(plan, Incremental) else ())
+    plan = with_key(plan, schema, asked.primary_key, Mode(parsed["view.incremental"]))
+    key = spelled(asked.primary_key, schema.names) or (plan.key if isinstance(plan, Incremental) else ())
     plan = replace(plan, key=key) if isinstance(plan, Whole) else plan
-    columns = (Column(column.name, column.type, column.name not in key) for column in schema)
     own = {VIEW_QUERY: query.text, "view.engine": "spark"}
-    if taken := [name for name in own if asked.options.get(name, own[name]) != own[name]]:
-        raise InvalidRequest(f"option {taken[0]!r} of a view follows from its query: leave it out", code="view-option")
-    most = 0 if asked.options.get("view.local-memory", "").strip() == "0" else 1
-    why_spark = engines.why_spark(replace(work, plan=plan), most)
+    if isinstance(plan, Incremental) and plan.join is not None:  # whose rows depend on no setting
+        own, options = own_options(plan.join, definitions[plan.join.left]), dict(asked.options)
+    why_spark = engines.why_spark(replace(work, plan=plan), parsed["view.local-memory"])
     explained = explained_query(asked.name, plan, why_spark)
-    return ViewTable(Schema(tuple(columns)), key, {**asked.options, **own}, explained)
+    columns = tuple(replace(column, nullable=column.name not in key) for column in schema)
+    return ViewTable(Schema(columns), key, with_own(own, options), explained)
 
 
-def _spelled(key: Sequence[str], schema: Schema) -> tuple[str, ...]:
-    """Returns names as the columns have them: a statement may write them in another case."""
-    known = {name.lower(): name for name in schema.names}
-    return tuple(known.get(name.lower(), name) for name in key)
+def _lookup_table(query: ViewQuery, asked: MaterializedView, definitions: Mapping[str, TableDefinition]) -> ViewTable:
+    """Returns the table for a query that looks events up."""
+    try:
+        join = join_of(query, definitions)
+    except NotPlainError as error:
+        raise Unsupported(
+            f"events cannot be looked up by this query: {error}. It takes SELECT of columns FROM a table of events "
+            "[LEFT] JOIN another FOR SYSTEM_TIME AS OF current_timestamp(), or a column of the events, ON its primary "
+            "key",
+            code="view-query",
+        ) from error
+    events = definitions[join.left]
+    if events.primary_key:
+        raise InvalidRequest(
+            f"FOR SYSTEM_TIME AS OF is for events, and {join.left} has a primary key, so that the result follows each "
+            "change of both tables: leave it out",
+            code="bad-join",
+        )
+    check_key((), asked.primary_key)
+    schema = output_schema(join, events, definitions[join.right])
+    return ViewTable(schema, (), with_own(own_options(join, events), asked.options), explained_lookup(asked.name, join))
+
+
+def with_own(own: Mapping[str, str], options: Mapping[str, str]) -> dict[str, str]:
+    """Adds to options those that follow from the query; `InvalidRequest` (``view-option``) if others are given."""
+    if taken := [name for name in own if options.get(name, own[name]) != own[name]]:
+        raise InvalidRequest(
+            f"option {taken[0]!r} of a view follows from its query and is {own[taken[0]]!r}: leave it out",
+            code="view-option",
+        )
+    return {**options, **own}

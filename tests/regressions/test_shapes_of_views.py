@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from tablestore import Store
 from tablestore.spark import SparkStore
+from tests.tablestore.views.own_tasks import IN_SPARK
 from tests.warehouses import rows
 
 pytestmark = pytest.mark.slow
@@ -28,6 +29,7 @@ def test_changes_of_one_branch_have_the_types_of_all(lake: SparkStore) -> None:
         "SELECT cast(q.v AS STRING) AS g, count(*) AS c FROM (SELECT x AS v FROM shop.a UNION ALL SELECT n AS v "
         "FROM shop.d) AS q WHERE q.v IS NOT NULL GROUP BY cast(q.v AS STRING)",
         primary_key=["g"],
+        options=IN_SPARK,
     )
     view.refresh()
     assert rows(view.table) == [{"g": "2.00", "c": 2}]

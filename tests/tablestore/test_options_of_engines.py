@@ -100,6 +100,7 @@ _OF_ANY_ENGINE = [
     "view.engine",
     "view.incremental",
     "view.local-memory",
+    "view.whole-size",
     "view.removed-events",
     "view.expired-versions",
     "schema.evolution-mode",

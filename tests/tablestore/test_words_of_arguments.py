@@ -7,7 +7,7 @@ from typing import get_args
 from tablestore.following.gaps import OnGap, OnLogGap
 from tablestore.following.result_mode import Mode, ResultMode
 from tablestore.lookup.request import Kind
-from tablestore.views.joins.join_query import JoinKind
+from tablestore.views.plan.join_query import JoinKind
 
 
 def test_each_word_is_taken_and_no_other() -> None:

@@ -10,6 +10,7 @@ from functools import reduce
 from operator import and_
 from typing import TypeVar
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import DataFrame, SparkSession
@@ -20,6 +21,8 @@ from filestore.errors import InvalidRequest, TableStoreError
 from filestore.model.definition import TableDefinition
 from filestore.model.names import quoted
 from filestore.model.schema import Schema
+from filestore.rows.casting import cast_rows
+from tablestore.local_sql.refusal import NotLocalError
 from tablestore.spark.batch.columns import spark_type
 from tablestore.spark.batch.comparing import comparable, nearly_same, same
 from tablestore.spark.batch.view_rows import ALIKE, NEW, STORED, TableReader, ViewRows, counted_alike, paired
@@ -29,8 +32,8 @@ from tablestore.spark.batch.writing import spark_runner
 from tablestore.spark.jobs.errors import failure_of, raised_by_python
 from tablestore.table import Table
 from tablestore.views.engines.query_work import QueryWork, RowCounts
-from tablestore.views.engines.tasks import Tasks
 from tablestore.views.plan.view_plan import Incremental
+from tablestore.views.tasks import Tasks
 from tablestore.writing.write_job import TaskOutcome, WriteJob, WriteRunner
 
 __all__ = ["SparkViews"]
@@ -38,6 +41,7 @@ __all__ = ["SparkViews"]
 T = TypeVar("T")
 
 _COUNT = "_tablestore_count"
+_TOO_LARGE = "spark.driver.maxResultSize"
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,26 @@ class SparkViews:
 
         return in_view_session(self.spark, work.settings, analyzed)
 
+    def rows(self, work: QueryWork, definition: TableDefinition) -> pa.Table:
+        """Computes all rows of the result, with the columns of a table.
+
+        Raises:
+            NotLocalError: they are more than Spark gives a driver (``spark.driver.maxResultSize``).
+            InvalidRequest: ``view-query``: Spark cannot compute them.
+        """
+        wanted = definition.schema.to_arrow()
+
+        def computed(rows: ViewRows) -> pa.Table:
+            try:
+                found = rows.result().select(*map(quoted, wanted.names)).toArrow()
+            except PySparkException as error:
+                if _TOO_LARGE not in str(error):
+                    raise
+                raise NotLocalError(f"its rows are more than {_TOO_LARGE}") from error
+            return cast_rows(found, pa.schema([field.with_nullable(True) for field in wanted]))
+
+        return self._with_rows(work, computed)
+
     def runner(self, work: QueryWork, definition: TableDefinition) -> WriteRunner:
         """Returns what writes the rows of a refresh: all of them, or those that differ from the stored ones.
 
@@ -114,7 +138,7 @@ class SparkViews:
         return in_view_session(self.spark, work.settings, in_session)
 
     def _definition(self, work: QueryWork, name: str, version: int) -> TableDefinition:
-        return work.tables[name].filestore.state(version).definition
+        return work.state(name, version).definition
 
 
 @contextmanager

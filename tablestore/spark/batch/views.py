@@ -15,7 +15,7 @@ from tablestore.spark.batch.compaction import spark_changes
 from tablestore.spark.jobs.local_disk import on_local_disk
 from tablestore.spark.jobs.runner import Attempt, run_tasks
 from tablestore.spark.jobs.sent import Sent, sent
-from tablestore.views.engines.tasks import Tasks, Work
+from tablestore.views.tasks import Tasks, Work
 from tablestore.writing.write_job import TaskOutcome, WriteJob, discard_outcomes
 
 __all__ = ["spark_tasks"]

@@ -6,9 +6,9 @@ What it does not know to be the same as in Spark it leaves alone (`NotLocalError
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 
@@ -23,19 +23,20 @@ from tablestore.local_sql.programs import Program, Read, translated
 from tablestore.local_sql.refusal import NotLocalError
 from tablestore.local_sql.typed import identifier
 from tablestore.views.engines.local_comparison import counted, counted_by_key, differing
-from tablestore.views.engines.local_rows import LocalRows
+from tablestore.views.engines.local_rows import Computed, LocalRows, Stored
 from tablestore.views.engines.query_work import QueryWork, RowCounts
 from tablestore.views.plan.refresh_script import OWN, Changed, Matching, Rows, Script, refresh_script
-from tablestore.views.plan.view_plan import Incremental
+from tablestore.views.plan.view_plan import Incremental, Whole
 from tablestore.views.sql.view_settings import in_utc, other_values
 from tablestore.writing.given_rows import GivenRows
 from tablestore.writing.write_job import TaskOutcome, WriteJob, repeated_key
 
-__all__ = ["LocalQueries", "Relation", "Stored", "relations_of"]
+__all__ = ["LocalQueries", "Relation", "relations_of"]
 
 _MOST_KEYS = 1_000
 """The most keys for which rows are searched: with more, all are read."""
-_RESULT, _STORED, _CHANGES = f"{OWN}result", f"{OWN}stored", f"{OWN}changes"
+_RESULT, _REACHED = f"{OWN}result", f"{OWN}reached"
+_STORED, _CHANGES = f"{OWN}stored", f"{OWN}changes"
 _OWN_BYTES = 64 << 20
 """The memory of a query over no rows."""
 _MEMORY_TIMES = 2
@@ -48,7 +49,7 @@ class LocalQueries:
     def require(self, work: QueryWork) -> None:
         """Raises `NotLocalError` if a refresh of a view cannot be computed here, whatever its tables have."""
         _require_settings(work)
-        scripts, rows = [self._whole(work)], self._rows(work, 0)
+        scripts, rows = [self._whole(work)], LocalRows(work, 0)
         if isinstance(work.plan, Incremental):  # with changes of all tables
             script = refresh_script(work.plan, dict.fromkeys(work.until, -1), work.until)
             scripts.append(dict(relations_of(script)))
@@ -59,7 +60,7 @@ class LocalQueries:
     def schema(self, work: QueryWork) -> Schema:
         """Returns the columns of a query's result; raises `NotLocalError`."""
         _require_settings(work)
-        program = _program(work, self._whole(work), self._rows(work, 0), [_RESULT])
+        program = _program(work, self._whole(work), LocalRows(work, 0), [_RESULT])
         with Database(_OWN_BYTES) as database:
             database.run(program, lambda name, read: ())  # DuckDB, too, may refuse it
         return Schema.from_arrow(program.relations[_RESULT].schema)
@@ -77,8 +78,37 @@ class LocalQueries:
             InvalidRequest: ``repeated-key``: two rows have the key that the user gave.
         """
         _require_settings(work)
-        definition = job.table.definition
-        with self._computed(work, most, definition) as (database, schema):
+        return self._written(work, most, job, self._parts(work))
+
+    def require_comparison(self, work: QueryWork) -> None:
+        """Raises `NotLocalError` if rows that another engine computes cannot be compared here with stored ones."""
+        work = replace(work, since=work.since or dict.fromkeys(work.until, -1))  # with changes of all tables
+        parts = self._parts_of_rows(work, lambda: pa.table({}), 0)
+        _program(work, parts.relations, LocalRows(work, 0), parts.wanted)
+
+    def write_computed(
+        self, work: QueryWork, most: int, job: WriteJob, rows: Callable[[], pa.Table]
+    ) -> Sequence[TaskOutcome]:
+        """Writes what differs between all rows of the result, which another engine computes, and the stored rows.
+
+        If the result is not exact, the last digits of its numbers may be others in each row. Then only rows of keys are
+        compared that changes reach, which are found here.
+
+        Args:
+            work: The work.
+            most: The bytes of rows that may be read, the result among them.
+            job: The write.
+            rows: Computes the rows, with the columns of the view's table.
+
+        Raises:
+            NotLocalError: they cannot be compared here. Nothing was written.
+            InvalidRequest: ``repeated-key``: two rows have the key that the user gave.
+        """
+        size = LocalRows(work, most).size_of(work.output, work.version)
+        return self._written(work, most, job, self._parts_of_rows(work, rows, size))
+
+    def _written(self, work: QueryWork, most: int, job: WriteJob, parts: _Parts) -> Sequence[TaskOutcome]:
+        with self._computed(work, most, job.table.definition, parts) as (database, schema):
             work.require_tables()
             rows = database.rows(_select(_CHANGES), schema)
             with GivenRows(chain([schema.empty_table()], rows)) as given:  # there is at least one part
@@ -88,11 +118,11 @@ class LocalQueries:
         """Compares stored rows with the result; raises `NotLocalError`."""
         _require_settings(work)
         relations = self._whole(work) | {_STORED: Rows(work.output, work.version)}
-        rows = self._rows(work, most)
+        rows = LocalRows(work, most)
         program = _program(work, relations, rows, [_RESULT, _STORED])
         stored = rows.schema(Rows(work.output, work.version))
         exact = isinstance(work.plan, Incremental) and work.plan.exact
-        key = work.tables[work.output].filestore.state(work.version).definition.primary_key
+        key = work.state(work.output, work.version).definition.primary_key
         counts = (
             counted_by_key(_RESULT, _STORED, stored, key, exact=exact) if key else counted(_RESULT, _STORED, stored)
         )
@@ -105,12 +135,12 @@ class LocalQueries:
 
     @contextmanager
     def _computed(
-        self, work: QueryWork, most: int, definition: TableDefinition
+        self, work: QueryWork, most: int, definition: TableDefinition, parts: _Parts
     ) -> Iterator[tuple[Database, pa.Schema]]:
         """Makes the relation with the rows to write."""
-        stored, result, relations = self._relations(work)
-        rows = self._rows(work, most)
-        program = _program(work, relations, rows, [stored, result] if stored else [result])
+        stored, result, relations = parts.stored, parts.result, parts.relations
+        rows = LocalRows(work, most)
+        program = _program(work, relations, rows, parts.wanted)
         schema = program.relations[result].schema
         if definition.primary_key and set(place_columns(definition)) - set(definition.primary_key):
             raise NotLocalError("its table has partitions by columns that are not in the key")
@@ -122,22 +152,34 @@ class LocalQueries:
                 _refuse_repeated(database, result, definition)
             text = _select(result)
             if stored:
-                text = differing(result, stored, schema, definition.primary_key, listed=work.compares)
+                text = differing(result, stored, schema, definition.primary_key, listed=stored == _STORED)
                 schema = schema.append(pa.field(KIND_COLUMN, pa.string()))
             database.make(_CHANGES, text)
             yield database, schema
 
-    def _relations(self, work: QueryWork) -> tuple[str | None, str, dict[str, Relation]]:
-        """Returns the names of those with the keys of stored rows and with the new rows, and all that are read for it.
+    def _parts(self, work: QueryWork) -> _Parts:
+        """Returns what a refresh makes of its query."""
+        if work.since is not None:
+            script = _script(work)
+            return _Parts(script.keys, script.rows, dict(relations_of(script)))
+        stored = {_STORED: Rows(work.output, work.version)} if work.compares else {}
+        return _Parts(_STORED if stored else None, _RESULT, self._whole(work) | stored)
 
-        Without stored rows the new ones replace them.
-        """
-        if work.since is None:
-            stored = {_STORED: Rows(work.output, work.version)} if work.compares else {}
-            return _STORED if stored else None, _RESULT, self._whole(work) | stored
-        assert isinstance(work.plan, Incremental)
-        script = refresh_script(work.plan, work.since, work.until)
-        return script.keys, script.rows, dict(relations_of(script))
+    def _parts_of_rows(self, work: QueryWork, rows: Callable[[], pa.Table], size: int) -> _Parts:
+        """Returns what a refresh makes of all rows of the result."""
+        stored = Rows(work.output, work.version)
+        result = Computed(rows, work.state(work.output, work.version).definition.schema.to_arrow(), size)
+        if isinstance(work.plan, Whole) or work.plan.exact:
+            return _Parts(_STORED, _RESULT, {_RESULT: result, _STORED: stored})
+        _require_settings(work)
+        script = _script(work)
+        relations: dict[str, Relation] = {}
+        for name, one in relations_of(script):
+            relations[name] = one
+            if name == script.keys:
+                break
+        reached = Matching(stored, work.plan.key, script.keys, work.plan.key).text(_RESULT)
+        return _Parts(script.keys, _REACHED, relations | {_RESULT: result, _REACHED: reached})
 
     def _whole(self, work: QueryWork) -> dict[str, Relation]:
         """Returns the relations of the whole query: its tables, and its result."""
@@ -145,9 +187,6 @@ class LocalQueries:
         names = {table: f"{OWN}{number}" for number, table in enumerate(query.tables)}
         tables = {name: Rows(table, work.until[table]) for table, name in names.items()}
         return {**tables, _RESULT: query.with_tables([names[use.name] for use in query.uses])}
-
-    def _rows(self, work: QueryWork, most: int) -> LocalRows:
-        return LocalRows(work.tables, work.since, work.until, most)
 
     @contextmanager
     def _run(
@@ -161,10 +200,34 @@ class LocalQueries:
             yield database
 
 
-Stored = Rows | Changed | Matching
-"""Rows that a program reads."""
-Relation = Stored | str
+Relation = Stored | Computed | str
 """Rows that a program reads, or the query that makes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The relations that the program of a refresh makes.
+
+    Attributes:
+        stored: The relation with the stored rows, or with the keys of some of them; None if the result replaces all.
+        result: That with the result, or with its rows of these keys.
+        relations: All relations, by name, each behind those that it reads.
+    """
+
+    stored: str | None
+    result: str
+    relations: Mapping[str, Relation]
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """The relations whose rows are wanted."""
+        return (self.result,) if self.stored is None else (self.stored, self.result)
+
+
+def _script(work: QueryWork) -> Script:
+    assert isinstance(work.plan, Incremental)
+    assert work.since is not None
+    return refresh_script(work.plan, work.since, work.until)
 
 
 def relations_of(script: Script) -> Iterator[tuple[str, Relation]]:
@@ -186,7 +249,7 @@ def _program(work: QueryWork, relations: Mapping[str, Relation], rows: LocalRows
     return translated(known, wanted, in_utc=in_utc(work.settings))
 
 
-def _table_of(relation: Relation) -> Stored:
+def _table_of(relation: Relation) -> Stored | Computed:
     assert not isinstance(relation, str)
     return relation
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -14,15 +14,15 @@ from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.types import is_key_type
 from filestore.reading.difference import differences
 from filestore.reading.scan import plan_scan
-from filestore.rows.frames import arrow_table, frame_of
+from filestore.rows.frames import arrow_table, frame_of, narrowed, polars_schema
 from filestore.sorting.runs import local_runs
 from tablestore.local_sql.refusal import NotLocalError
 from tablestore.reading.searched_rows import rows_of
 from tablestore.reading.version_changes import changes_between
-from tablestore.table import Table
+from tablestore.views.engines.query_work import QueryWork
 from tablestore.views.plan.refresh_script import Changed, Matching, Rows
 
-__all__ = ["LocalRows"]
+__all__ = ["Computed", "LocalRows", "Stored"]
 
 _NEW = pa.array([str(RowKind.UPDATE_AFTER), str(RowKind.INSERT)])
 _READ_BYTES = 16 << 20
@@ -31,20 +31,35 @@ _TEXT_BYTES = 24
 """The size of a text before it is read."""
 
 
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """Rows that another engine computes.
+
+    Attributes:
+        rows: Computes them.
+        schema: Their columns.
+        size: The bytes that they are expected to take.
+    """
+
+    rows: Callable[[], pa.Table]
+    schema: pa.Schema
+    size: int
+
+
+Stored = Rows | Changed | Matching
+"""Rows of tables that a program reads."""
+
+
 @dataclass
 class LocalRows:
     """The rows of tables at the versions of a refresh.
 
     Attributes:
-        tables: The tables, by name.
-        since: For each table the earlier version; None if there is none.
-        until: For each table the later version.
+        work: The work of the refresh.
         most: The bytes of rows that may be read, decoded.
     """
 
-    tables: Mapping[str, Table]
-    since: Mapping[str, int] | None
-    until: Mapping[str, int]
+    work: QueryWork
     most: int
     _left: int = field(init=False)
     _states: dict[tuple[str, int], TableState] = field(default_factory=dict)
@@ -55,28 +70,45 @@ class LocalRows:
     def __post_init__(self) -> None:
         self._left = self.most
 
-    def schema(self, what: Rows | Changed | Matching) -> pa.Schema:
+    def schema(self, what: Stored | Computed) -> pa.Schema:
         """Returns the columns of what can be read: those of the later version, as the query has them."""
+        if isinstance(what, Computed):
+            return what.schema
         rows = what.rows if isinstance(what, Matching) else what
-        version = self.until.get(rows.table)
+        version = self.work.until.get(rows.table)
         if version is None:  # the view itself
             assert isinstance(rows, Rows)
             version = rows.version
         return self._state(rows.table, version).definition.schema.to_arrow()
 
-    def plan(self, wanted: Iterable[tuple[Rows | Changed | Matching, Sequence[str]]]) -> None:
+    def plan(self, wanted: Iterable[tuple[Stored | Computed, Sequence[str]]]) -> None:
         """Takes all that will be read, with its columns; refuses more than may be read, as far as metadata says."""
         total = 0
         for what, columns in wanted:
+            if isinstance(what, Computed):
+                total += what.size
+                for table, names in self._named():
+                    self._note(table, names)
+                continue
             total += 0 if isinstance(what, Matching) else self._size(what, columns)  # those that are found are counted
             table = what.rows.table if isinstance(what, Matching) else what.table
-            self._columns[table] = tuple(dict.fromkeys([*self._columns.get(table, ()), *columns]))
+            self._note(table, columns)
         if total > self.most:
             raise _too_much(total, self.most)
 
+    def _note(self, table: str, columns: Sequence[str]) -> None:
+        self._columns[table] = tuple(dict.fromkeys([*self._columns.get(table, ()), *columns]))
+
+    def _named(self) -> Iterator[tuple[str, Sequence[str]]]:
+        """Yields for each table the columns that the query names, or more: another engine reads them."""
+        names = self.work.query.names
+        for table, version in self.work.until.items():
+            every = self._state(table, version).definition.schema.names
+            yield table, [column for column in every if names is None or column.lower() in names]
+
     def read(
         self,
-        what: Rows | Changed | Matching,
+        what: Stored | Computed,
         columns: Sequence[str],
         keys: Callable[[Matching], pa.Table | None],
     ) -> Iterator[pa.Table]:
@@ -89,6 +121,8 @@ class LocalRows:
                 asked where the rows that have them are found faster than all rows are read.
         """
         match what:
+            case Computed():
+                found = iter([what.rows().select(columns)])
             case Rows():
                 found = self._rows(what, columns, None)
             case Changed():
@@ -105,12 +139,14 @@ class LocalRows:
     def _matching(self, what: Matching, columns: Sequence[str], keys: pa.Table | None) -> Iterator[pa.Table]:
         """Reads the rows of which each column alone has a wanted value."""
         where: pl.Expr | None = None
+        kinds = polars_schema(self.schema(what))
         for place, name in enumerate(what.columns if keys is not None else ()):  # it may be there twice
             if not is_key_type(self.schema(what).field(name).type):
                 continue  # 0.0 and -0.0 are equal
             assert keys is not None
             values = frame_of(pa.table({name: keys.column(place)}))[name].unique()
-            one = pl.col(name).is_in(values.drop_nulls().implode())
+            fitting = narrowed(values.drop_nulls(), kinds[name]).drop_nulls()  # another one no row has
+            one = pl.col(name).is_in(fitting.implode())
             if values.null_count():
                 one = one | pl.col(name).is_null()
             where = one if where is None else where & one
@@ -119,7 +155,7 @@ class LocalRows:
         return self._rows(what.rows, columns, where)
 
     def _rows(self, what: Rows, columns: Sequence[str], where: pl.Expr | None) -> Iterator[pa.Table]:
-        state, table = self._state(what.table, what.version), self.tables[what.table]
+        state, table = self._state(what.table, what.version), self.work.tables[what.table]
         if lacking := [name for name in columns if name not in state.definition.schema]:
             raise NotLocalError(f"{what.table} had no column {lacking[0]} yet in version {what.version}")
         schema = _nullable(state.definition.schema.select(columns).to_arrow())
@@ -135,18 +171,23 @@ class LocalRows:
             yield rows.filter(is_new if what.new else pc.invert(is_new))
 
     def _read_changes(self, name: str) -> Iterator[pa.Table]:
-        table, (before, after) = self.tables[name], self._versions(name)
+        table, (before, after) = self.work.tables[name], self._versions(name)
         wanted = dict.fromkeys([*after.definition.primary_key, *self._columns[name]])
         return changes_between(table.filestore, before, after, tuple(wanted)).images(local_runs)
 
     def _versions(self, name: str) -> tuple[TableState, TableState]:
-        assert self.since is not None
-        return self._state(name, self.since[name]), self._state(name, self.until[name])
+        assert self.work.since is not None
+        return self._state(name, self.work.since[name]), self._state(name, self.work.until[name])
 
     def _state(self, name: str, version: int) -> TableState:
         if (name, version) not in self._states:
-            self._states[name, version] = self.tables[name].filestore.state(version)
+            self._states[name, version] = self.work.state(name, version)
         return self._states[name, version]
+
+    def size_of(self, table: str, version: int) -> int:
+        """Returns the bytes that all rows of a table have in memory, as far as metadata says."""
+        rows = Rows(table, version)
+        return self._size(rows, self.schema(rows).names)
 
     def _size(self, what: Rows | Changed, columns: Sequence[str]) -> int:
         """Returns the bytes that rows have in memory, as far as metadata says."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from filestore.delta.state import TableState
 from tablestore.table import Table
 from tablestore.views.plan.view_plan import ViewPlan
 from tablestore.views.sql.view_query import ViewQuery
@@ -29,6 +30,7 @@ class QueryWork:
         output: The view's table, whose rows are compared.
         version: The version of it.
         tables: All these tables as the view has opened them, by name: another one may have a name meanwhile.
+        known: Versions of them that have been read already, by name and number.
     """
 
     query: ViewQuery
@@ -40,11 +42,17 @@ class QueryWork:
     output: str = ""
     version: int = 0
     tables: Mapping[str, Table] = field(default_factory=dict)
+    known: Mapping[tuple[str, int], TableState] = field(default_factory=dict)
 
     @property
     def replaces(self) -> bool:
         """Returns whether the rows replace all that are stored."""
         return self.since is None and not self.compares
+
+    def state(self, table: str, version: int) -> TableState:
+        """Returns a version of a table."""
+        known = self.known.get((table, version))
+        return self.tables[table].filestore.state(version) if known is None else known
 
     def require_tables(self) -> None:
         """Raises `NotFound` (``table-replaced``) if a table was dropped, or dropped and created again, meanwhile."""

@@ -25,7 +25,7 @@ from tablestore.views.events.event_commits import added_files, inserted_files
 from tablestore.views.events.event_work import Dimension, event_work
 from tablestore.views.events.fingerprint import Fingerprint
 from tablestore.views.examination import lacking_events, other_results, unchecked
-from tablestore.views.joins.join_query import JoinKind, JoinQuery, Side
+from tablestore.views.plan.join_query import JoinKind, JoinQuery, Side
 from tablestore.writing.apps import VIEW_APP
 
 __all__ = ["EventCheck"]

@@ -8,29 +8,66 @@ from contextlib import ExitStack
 from filestore.checks.report import Finding
 from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest, NotFound
+from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile
 from filestore.table import FileStore
+from tablestore.table import Table
+from tablestore.views.engines.either import Engines
 from tablestore.views.events.event_check import EventCheck
 from tablestore.views.events.event_commits import inserted_files, noting_definitions, stored_alike
 from tablestore.views.events.event_work import Dimension, event_work
 from tablestore.views.holds import Holds
-from tablestore.views.joins.join_method import TwoTables
-from tablestore.views.joins.join_query import SystemTime
-from tablestore.views.refresh_method import RefreshStep, Written
+from tablestore.views.plan.join_query import JoinQuery, SystemTime
+from tablestore.views.plan.join_table import output_schema
+from tablestore.views.plan.scope import NotPlainError
+from tablestore.views.plan.two_tables import join_of
+from tablestore.views.refresh_method import RefreshMethod, RefreshStep, Written
 from tablestore.views.refresh_plan import RefreshPlan, plan_append, same_columns
+from tablestore.views.sql.view_query import VIEW_QUERY, parse_view
 from tablestore.writing.apps import VIEW_APP
 from tablestore.writing.writer import TableWriter
 
-__all__ = ["EventMethod"]
+__all__ = ["EventMethod", "explained_lookup"]
 
 
-class EventMethod(TwoTables):
+class EventMethod(RefreshMethod):
     """A join whose left table has no primary key, so that rows are only added to the result.
 
     A refresh takes the events that were inserted since the last one. Each is looked up in the right table as of a time:
     that of the refresh, or its own one. What was added to the result stays as it is, whatever happens to the right
     table afterwards.
     """
+
+    def __init__(self, table: Table, inputs: Sequence[Table], engines: Engines) -> None:
+        super().__init__(table, inputs, engines)
+        self._text = parse_view(str(table.definition.options[VIEW_QUERY]))
+        self._read: tuple[tuple[TableDefinition, ...], JoinQuery] | None = None
+
+    @property
+    def query(self) -> JoinQuery:
+        """The query, for the definitions of its tables that were looked at last."""
+        return self._query_for([table.definition for table in self.inputs]) if self._read is None else self._read[1]
+
+    def _query_for(self, definitions: Sequence[TableDefinition]) -> JoinQuery:
+        if self._read is None or self._read[0] != (*definitions,):
+            by_name = {table.identifier: one for table, one in zip(self.inputs, definitions, strict=True)}
+            try:
+                self._read = (*definitions,), join_of(self._text, by_name)
+            except NotPlainError as error:
+                raise _outdated(str(error)) from error
+        return self._read[1]
+
+    def check(self, output: TableState, states: Sequence[TableState]) -> None:
+        """Checks that the tables have the columns of the query, with the types of the view's table."""
+        left, right = (state.definition for state in states)
+        schema = output_schema(self._query_for([left, right]), left, right)
+        if [(one.name, one.type) for one in schema] != [(one.name, one.type) for one in output.definition.schema]:
+            raise _outdated("a column that it reads has another type now")
+
+    def explained(self, output: TableState, states: Sequence[TableState]) -> tuple[str, ...]:
+        """Returns how the view is refreshed, a line each; raises what would keep a refresh from it."""
+        self.check(output, states)
+        return explained_lookup(self.table.identifier, self.query)
 
     def columns(self, states: Sequence[TableState]) -> Sequence[Sequence[str]]:
         """Returns for each input the columns that the query reads."""
@@ -96,7 +133,8 @@ class EventMethod(TwoTables):
     def compared(self, output: TableState, read: Sequence[int]) -> list[Finding]:
         """Compares the stored rows with the events, each looked up in the version that its refresh has read."""
         events, other = self.stores
-        check = EventCheck(self.query, self.table.filestore, events, other, keep_removed=_keeps_removed(output))
+        query = self._query_for([store.definition(version) for store, version in zip(self.stores, read, strict=True)])
+        check = EventCheck(query, self.table.filestore, events, other, keep_removed=_keeps_removed(output))
         return check.findings(output, read[0])
 
     def _files(
@@ -127,6 +165,27 @@ class EventMethod(TwoTables):
     def _dimension(self, store: FileStore, state: TableState, output: TableState) -> Dimension:
         oldest = output.definition.options["view.expired-versions"] == "oldest"
         return Dimension.of(self.query, store, state, oldest=oldest)
+
+
+def explained_lookup(name: str, query: JoinQuery) -> tuple[str, ...]:
+    """Returns how a view is refreshed to which events are added, a line each."""
+    on = " and ".join(f"{left} = {right}" for left, right in query.on)
+    own = None if query.time is None else query.time.column
+    time = "the version that is the newest one then" if own is None else f"the version of the time {own} of each"
+    return (
+        f"{name} is refreshed incrementally, without Spark, and only gets inserts",
+        f"read the rows that were inserted into {query.left}",
+        f"look them up in {query.right} ({query.kind}, {on}), in {time}",
+        f"add the results, which later changes of {query.right} do not change",
+    )
+
+
+def _outdated(what: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"it does not fit its query any more: {what}. Give the tables back what they lack, or create the view with "
+        "another query",
+        code="view-outdated",
+    )
 
 
 def _keeps_removed(output: TableState) -> bool:

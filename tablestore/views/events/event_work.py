@@ -27,7 +27,7 @@ from filestore.table import FileStore
 from tablestore.lookup.lookups import Lookups
 from tablestore.lookup.request import LookupPlan, LookupRequest
 from tablestore.reading.version_changes import PIECE_BYTES, PIECE_ROWS
-from tablestore.views.joins.join_query import JoinKind, JoinQuery, Side
+from tablestore.views.plan.join_query import JoinKind, JoinQuery, Side
 
 __all__ = ["Dimension", "EventWork", "event_work", "looked_up"]
 

@@ -21,14 +21,14 @@ from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.reading.difference import Spill
 from filestore.reading.scan import plan_scan
 from filestore.rows.equality import same_rows
-from filestore.rows.frames import arrow_table, frame_of, polars_schema
+from filestore.rows.frames import arrow_table, frame_of, narrowed, polars_schema
 from filestore.sorting.chunks import BUCKET_COLUMN
 from filestore.sorting.external import sorted_batches
 from tablestore.reading.keyed_rows import KeyedRows, LookedUp
 from tablestore.reading.searched_rows import rows_of
 from tablestore.reading.version_changes import Changes
-from tablestore.views.joins.join_query import JoinQuery
 from tablestore.views.joins.joined import foreign_keys, joined
+from tablestore.views.plan.join_query import JoinQuery
 
 __all__ = ["BucketWork", "Compared", "LeftRows"]
 
@@ -75,11 +75,6 @@ class Compared:
     results: int
     stored: int
     different: int
-
-    @property
-    def equal(self) -> bool:
-        """Returns whether both are the same rows."""
-        return self.different == 0 and self.results == self.stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,12 +164,14 @@ def _names_one_of(query: JoinQuery, keys: pl.DataFrame, types: Mapping[str, pl.D
     Args:
         query: The join.
         keys: The keys.
-        types: The types of the left table's columns, which may be wider than those of the keys.
+        types: The types of the left table's columns, which may be wider or narrower than those of the keys.
     """
+    fitting = pl.DataFrame({key: narrowed(keys[key], types[name]) for name, key in query.on})
+    fitting = fitting.drop_nulls()  # a key that these columns cannot have, no row names
     if len(query.on) == 1:
         [(name, key)] = query.on
-        return pl.col(name).is_in(keys[key].cast(types[name]).implode())
-    wanted = keys.select(pl.struct(pl.col(key).cast(types[name]) for name, key in query.on).alias("key"))["key"]
+        return pl.col(name).is_in(fitting[key].implode())
+    wanted = fitting.select(pl.struct(key for _, key in query.on).alias("key"))["key"]
     return pl.struct(pl.col(name).alias(key) for name, key in query.on).is_in(wanted.implode())
 
 

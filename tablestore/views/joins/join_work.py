@@ -12,10 +12,10 @@ from filestore.lazily import pl
 from filestore.table import FileStore
 from tablestore.reading.keyed_rows import keyed_rows
 from tablestore.reading.version_changes import Changes, changes_between
-from tablestore.views.engines.tasks import WorkRunner
 from tablestore.views.joins.bucket_work import BucketWork, LeftRows
 from tablestore.views.joins.changed_keys import changed_keys
-from tablestore.views.joins.join_query import JoinQuery
+from tablestore.views.plan.join_query import JoinQuery
+from tablestore.views.tasks import WorkRunner
 from tablestore.writing.write_job import TaskOutcome, WriteJob
 
 __all__ = ["Input", "JoinWork"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from filestore.lazily import pl
 from filestore.rows.frames import gatherable, narrowed
-from tablestore.views.joins.join_query import JoinKind, JoinQuery, Side
+from tablestore.views.plan.join_query import JoinKind, JoinQuery, Side
 
 __all__ = ["Joined", "foreign_keys", "joined"]
 

@@ -35,8 +35,6 @@ _NAMES_OF_CLAUSES = {
     "laterals": "LATERAL VIEW",
     "windows": "WINDOW",
 }
-_CHANGES_LACK = "rowkind"
-"""Changes have their kind in a column of this name."""
 
 
 def read_nodes(query: ViewQuery, definitions: Mapping[str, TableDefinition]) -> Block | UnionAll:
@@ -174,10 +172,7 @@ class _Reader:
 
     def _scan(self, number: int) -> Scan:
         use = self.query.uses[number]
-        definition = self.definitions[use.name]
-        if any(name.lower() == _CHANGES_LACK for name in definition.schema.names):
-            raise NotPlainError(f"{use.name} has a column rowkind, so its changes cannot be read")
-        return Scan(number, use.name, definition)
+        return Scan(number, use.name, self.definitions[use.name])
 
     # ------------------------------------------------------------------------------------------ subqueries
 

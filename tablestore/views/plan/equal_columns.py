@@ -8,6 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 from sqlglot import exp
 
+from filestore.model.types import is_wider
 from tablestore.views.plan.nodes import Input, Name
 from tablestore.views.plan.scope import NotPlainError, Scope, column_type
 from tablestore.views.sql.clauses import conjuncts
@@ -75,7 +76,8 @@ def _comparable(inputs: Sequence[Input], *names: Name) -> bool:
     own, other = (column_type(inputs[name.source].node, name.column) for name in names)
     if own is None or other is None:
         return False
-    return own == other or bool(pa.types.is_integer(own) and pa.types.is_integer(other))
+    numbers = all(map(pa.types.is_integer, (own, other))) or all(map(pa.types.is_decimal, (own, other)))
+    return own == other or (numbers and (is_wider(own, other) or is_wider(other, own)))  # which has all values of both
 
 
 def with_equal_columns(tree: exp.Select, inputs: tuple[Input, ...]) -> tuple[Input, ...]:

@@ -19,14 +19,21 @@ from filestore.model.types import is_key_type
 from tablestore.views.plan.block_reader import has_collation, read_nodes
 from tablestore.views.plan.exactness import is_exact
 from tablestore.views.plan.functions import check_units, is_repeatable
+from tablestore.views.plan.join_query import JoinQuery, Side
+from tablestore.views.plan.join_table import GivenTable, output_key
 from tablestore.views.plan.nodes import Block, Form, Node, Scan, UnionAll, columns_of, scans_of
 from tablestore.views.plan.row_key import columns_equal_to, key_of, row_key, sources_of_key
 from tablestore.views.plan.scope import NotPlainError
+from tablestore.views.plan.two_tables import join_of_node
 from tablestore.views.plan.with_clause import without_with
 from tablestore.views.sql.view_query import ViewQuery
 from tablestore.views.sql.view_settings import other_meaning
 
-__all__ = ["Incremental", "Mode", "ViewPlan", "Whole", "check_key", "plan_view", "with_key"]
+__all__ = ["Incremental", "Mode", "ViewPlan", "Whole", "check_key", "plan_view", "spelled", "with_key"]
+
+_ANY_TABLE = GivenTable()
+_CHANGES_LACK = "rowkind"
+"""Changes have their kind in a column of this name."""
 
 
 class Mode(StrEnum):
@@ -48,6 +55,7 @@ class Incremental:
         key: The primary key of the result.
         given: Whether the user gave that key, because none follows from the query.
         exact: Whether it is known that the query has the same values each time that it runs, to the last bit.
+        join: The query as a join by a primary key that can be kept bucket by bucket, if it is one.
     """
 
     query: ViewQuery
@@ -55,6 +63,7 @@ class Incremental:
     key: tuple[str, ...]
     given: bool = False
     exact: bool = False
+    join: JoinQuery | None = None
 
     @property
     def repeatable(self) -> bool:
@@ -68,6 +77,13 @@ class Incremental:
 
     def described(self) -> tuple[str, ...]:
         """Returns the steps of a refresh, a sentence each."""
+        if self.join is not None:
+            on = " and ".join(f"{left} = {right}" for left, right in self.join.on)
+            return (
+                f"read the changed rows of {self.join.left} and the changed keys of {self.join.right}",
+                f"join the rows that they affect ({self.join.kind}, {on}), bucket by bucket",
+                compared_by(self.key),
+            )
         tables = name_list(tuple(dict.fromkeys(scan.table for scan in scans_of(self.node))))
         steps = [f"read the changed rows of {tables}", "find the rows of both versions that depend on them"]
         for block in _blocks(self.node):
@@ -105,6 +121,7 @@ def plan_view(
     definitions: Mapping[str, TableDefinition],
     settings: Mapping[str, str],
     primary_key: Sequence[str] = (),
+    table: GivenTable = _ANY_TABLE,
 ) -> ViewPlan:
     """Plans the refreshes of a view.
 
@@ -113,6 +130,7 @@ def plan_view(
         definitions: Those of its tables, by name.
         settings: The settings of Spark with which it runs.
         primary_key: The key that the user gave, if any: its columns are taken to have no nulls.
+        table: The view's table, as far as it is known. In one that does not fit, a join is kept like any other query.
     """
     if (reason := other_meaning(settings)) is not None:
         return Whole(reason, is_repeatable(query.tree))
@@ -121,17 +139,37 @@ def plan_view(
         check_units(query.tokens)
         node = read_nodes(query, definitions)
         exact = is_exact(query, definitions)
+        join = _key_join(query, node, definitions)
+        if join is not None and table.fits(join, definitions[join.left]):
+            return Incremental(query, node, output_key(join, definitions[join.left]), exact=exact, join=join)
+        _check_changes(node)
         try:
             plan = Incremental(query, node, _natural_key(node, primary_key), exact=exact)
         except NotPlainError:
             if not primary_key:
                 raise
-            plan = Incremental(query, node, _spelled(primary_key, node), given=True, exact=exact)
+            plan = Incremental(query, node, spelled(primary_key, columns_of(node)), given=True, exact=exact)
         if has_collation(query) and (plan.given or not plan.is_row_by_row):
             raise NotPlainError("it has a collation, by which one group has several texts")
         return plan
     except NotPlainError as error:
         return Whole(str(error), is_repeatable(query.tree))
+
+
+def _key_join(query: ViewQuery, node: Node, definitions: Mapping[str, TableDefinition]) -> JoinQuery | None:
+    """Returns a query as a join whose rows are known by the key of its left table; None if it is none."""
+    try:
+        join = join_of_node(query, node)
+    except NotPlainError:
+        return None
+    key = definitions[join.left].primary_key
+    return join if key and set(key) <= {column.source for column in join.of_side(Side.LEFT)} else None
+
+
+def _check_changes(node: Node) -> None:
+    for scan in scans_of(node):
+        if any(name.lower() == _CHANGES_LACK for name in scan.definition.schema.names):
+            raise NotPlainError(f"{scan.table} has a column rowkind, so its changes cannot be read")
 
 
 def with_key(plan: ViewPlan, schema: Schema, primary_key: Sequence[str], mode: Mode) -> ViewPlan:
@@ -185,9 +223,10 @@ def _blocks(node: Node) -> Iterator[Block]:
                 yield from _blocks(branch)
 
 
-def _spelled(primary_key: Sequence[str], node: Node) -> tuple[str, ...]:
-    known = {name.lower(): name for name in columns_of(node)}
-    return tuple(known.get(name.lower(), name) for name in primary_key)
+def spelled(key: Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:
+    """Returns names as the columns have them: a statement may write them in another case."""
+    known = {name.lower(): name for name in columns}
+    return tuple(known.get(name.lower(), name) for name in key)
 
 
 def _natural_key(node: Block | UnionAll, given: Sequence[str]) -> tuple[str, ...]:

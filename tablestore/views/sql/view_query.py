@@ -14,13 +14,13 @@ from itertools import pairwise
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
+from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from filestore.errors import InvalidRequest, NotFound, Unsupported
 from filestore.model.definition import TableDefinition
 from filestore.model.names import quoted
-from tablestore.views.sql.clauses import is_plain_star
+from tablestore.views.sql.clauses import is_plain_star, system_time
 from tablestore.views.sql.place import Place
 from tablestore.views.sql.select_text import SelectText, Span, edited
 from tablestore.views.sql.spark_syntax import parsed
@@ -65,12 +65,14 @@ class TableUse:
         alias: The name by which the query calls it.
         span: The position of its name in the text.
         needs_alias: Whether it has no alias of its own.
+        time: The time behind ``FOR SYSTEM_TIME AS OF``, as of which rows are looked up in it; None without it.
     """
 
     name: str
     alias: str
     span: Span
     needs_alias: bool
+    time: exp.Expr | None = None
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,11 @@ class ViewQuery:
         if self.tree.find(exp.Pivot) is not None:
             return None
         return frozenset(name.name.lower() for name in self.tree.find_all(exp.Identifier))
+
+    @property
+    def looks_up(self) -> bool:
+        """Returns whether rows are looked up in a table of it as of a time."""
+        return any(use.time is not None for use in self.uses)
 
     @property
     def has_pipe(self) -> bool:
@@ -199,7 +206,10 @@ def _readable(text: str) -> str:
 
 def _selecting(text: str) -> str:
     """Returns a query ``TABLE t …`` as ``SELECT * FROM t …``, and every other one as it is."""
-    first = next(iter(sqlglot.tokenize(text, dialect=_DIALECT)), None)
+    try:
+        first = next(iter(sqlglot.tokenize(text, dialect=_DIALECT)), None)
+    except SqlglotError as error:
+        raise _not_parsed(error) from error
     if first is None or first.token_type is not TokenType.TABLE:
         return text
     return edited(text, [((first.start, first.end + 1), "SELECT * FROM")], (0, len(text)))
@@ -210,10 +220,19 @@ def parsed_query(text: str) -> exp.Query:
     try:
         tree = parsed(_readable(text))
     except SqlglotError as error:
-        raise InvalidRequest(f"the query cannot be parsed: {error}", code="view-query") from error
+        raise _not_parsed(error) from error
     if not isinstance(tree, exp.Query):
         raise _unsupported(f"it is no SELECT but {type(tree).__name__.upper()}")
     return tree
+
+
+def _not_parsed(error: SqlglotError) -> InvalidRequest:
+    why = str(error).splitlines()[0]
+    if isinstance(error, ParseError) and error.errors:  # whose text marks the place with codes for terminals
+        first = error.errors[0]
+        place = f"{str(first['start_context'])[-30:]}{first['highlight']}{str(first['end_context'])[:30]}"
+        why = f"{str(first['description']).rstrip('.')}, at {' '.join(place.split())!r}"
+    return InvalidRequest(f"the query cannot be parsed: {why}", code="view-query")
 
 
 def _uses(tree: exp.Expr, named: set[str], complete: Callable[[exp.Table], str]) -> Iterator[TableUse]:
@@ -225,12 +244,23 @@ def _uses(tree: exp.Expr, named: set[str], complete: Callable[[exp.Table], str])
         if isinstance(table.this, exp.Identifier) and (table.db or table.name.lower() not in named)
     ]
     for table in sorted(found, key=position):
+        time = _time_of(table)
         clauses = [name for name, value in table.args.items() if value and name not in _OF_TABLES]
-        if clauses or (isinstance(table.parent, exp.TableSample)) or "$" in table.name:
+        if (
+            clauses != ([] if time is None else ["version"])
+            or (isinstance(table.parent, exp.TableSample))
+            or "$" in table.name
+        ):
             raise _unsupported(f"it does not read all rows of a table by its own name: {shown(table)}")
         if (alias := table.args.get("alias")) is not None and alias.args.get("columns"):
             raise _unsupported(f"it gives columns of a table other names in FROM: {shown(table)}; do so in SELECT")
-        yield TableUse(complete(table), table.alias_or_name, position(table), not table.alias)
+        yield TableUse(complete(table), table.alias_or_name, position(table), not table.alias, time)
+
+
+def _time_of(table: exp.Table) -> exp.Expr | None:
+    """Returns the time as of which a table is joined: a column, or that of the statement. One version of it is none."""
+    time = system_time(table) if isinstance(table.parent, exp.Join) else None
+    return time if isinstance(time, exp.Column | exp.CurrentTimestamp) else None
 
 
 _MOMENT = re.compile(r"\s*(now|today|tomorrow|yesterday)(\s+\S+)?\s*", re.IGNORECASE)
@@ -255,7 +285,7 @@ def _exists(name: str, definition_of: Callable[[str], TableDefinition]) -> bool:
 
 def _check_repeatable(tree: exp.Expr) -> None:
     """Refuses functions whose result does not follow from the rows, so that no refresh could be exact."""
-    for node in tree.walk():
+    for node in tree.walk(prune=lambda one: isinstance(one, exp.Version)):  # the time of which rows are looked up
         if not isinstance(node, exp.Func):
             if isinstance(node, exp.TableSample):
                 raise _unsupported("TABLESAMPLE chooses other rows each time")

@@ -10,11 +10,11 @@ import pytest
 from filestore.errors import NotFound
 from tablestore import Store
 from tablestore.spark import SparkStore
-from tablestore.views.joins.join_query import parse_join
 from tablestore.views.opening import drop_view
 from tablestore.views.view import View
 from tests.depth import Depth
 from tests.tables import assert_healthy, in_order, to_arrow
+from tests.tablestore.views.view_join import join_of_view
 from tests.warehouses import Row, rows
 
 pytestmark = pytest.mark.slow
@@ -47,7 +47,7 @@ def by_spark(lake: SparkStore, view: View) -> list[Row]:
     """Spark's join of the versions that the view names."""
     lag = view.lag()
     left, right = (lake.read(name, version=lag[name].version) for name in ("shop.l", "shop.r"))
-    joined = left.join(right, left["x"] == right["id"], parse_join(view.query).kind.value).select("k", "x", "y")
+    joined = left.join(right, left["x"] == right["id"], join_of_view(view).kind.value).select("k", "x", "y")
     return in_order(row.asDict() for row in joined.collect())
 
 

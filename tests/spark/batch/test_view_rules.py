@@ -12,6 +12,7 @@ from tablestore.spark import SparkStore
 from tests.depth import Depth
 from tests.spark.batch.view_cases import Case, by_spark, values
 from tests.tables import assert_healthy
+from tests.tablestore.views.own_tasks import WAYS
 from tests.tablestore.views.script_shapes import shape
 from tests.tablestore.views.script_tables import change, created_tables
 
@@ -33,7 +34,7 @@ def test_a_view_of_every_shape_equals_its_query(
     views = {}
     while len(views) < depth.times(2, deep=6):
         one, name = shape(dice), f"s.v{len(views)}"
-        options = {"view.local-memory": dice.choice(["0", "0", "256 mb"])}  # in Spark, or where it is faster
+        options = WAYS[dice.choice(list(WAYS))]
         try:
             view = lake.create_materialized_view(name, one.query, primary_key=one.primary_key, options=options)
         except InvalidRequest as error:

@@ -19,12 +19,12 @@ import tablestore
 from filestore.errors import Unavailable
 from filestore.storage.local import LocalStorage
 from tablestore import Table
-from tablestore.views.joins.join_query import parse_join
 from tablestore.views.view import View
 from tests.depth import Depth
 from tests.faults import FailAt, FaultyStorage, Killed
 from tests.opened import again
 from tests.tables import assert_healthy, to_arrow
+from tests.tablestore.views.view_join import join_of_view
 from tests.warehouses import Row, rows, warehouse
 
 KEYS = range(6)
@@ -173,7 +173,7 @@ class History:
         return max(early, default=None)
 
     def _matches(self, event: Row, others: list[Row]) -> list[Row]:
-        query = parse_join(self.open().query)
+        query = join_of_view(self.open())
         wanted = [event[name] for name, _ in query.on]
         found: list[Row] = [row for row in others if None not in wanted and [row[key] for _, key in query.on] == wanted]
         if not found and query.kind == "left":

@@ -15,8 +15,8 @@ from filestore.commit.proposal import AppVersion
 from filestore.delta.state import TableState
 from filestore.errors import Conflict, InvalidRequest, NotFound, TableStoreError
 from tablestore import Table
-from tablestore.views.engines.tasks import Work, in_own_threads
 from tablestore.views.events import event_work
+from tablestore.views.tasks import Work, in_own_threads
 from tablestore.views.view import View
 from tablestore.writing.apps import VIEW_APP
 from tablestore.writing.given_rows import GivenRows
@@ -350,7 +350,7 @@ def test_columns_that_come_and_go(pages: Pages) -> None:
     view.rebuild()
     assert [row[1] for row in shown(view)] == [None, None, "c"]
     pages.users.alter("RENAME COLUMN region TO area")
-    assert refused(view).code == "unknown-column"
+    assert refused(view).code == "view-outdated"
 
 
 @pytest.mark.parametrize("mode", ["rewrite", "metadata"])
@@ -379,7 +379,7 @@ def test_a_column_that_got_its_name_back(pages: Pages, mode: str) -> None:
         ({"left": "shop.users", "right": "shop.views", "kind": "left"}, "use kind='inner', or left='shop.views'"),
         ({"right": "shop.more"}, "shop.views and shop.more have no primary key"),
         ({"at": "page"}, "shop.views.page is STRING, and events are looked up as of a TIMESTAMP"),
-        ({"on": "page"}, "shop.views.page is string and shop.users.id is int64"),
+        ({"on": "page"}, "r is joined by id, which is int64, with a column that is string"),
         ({"select": "l.page, r.page"}, "page"),
         ({"options": {"view.engine": "tablestore"}}, "option 'view.engine' of a view follows from its query"),
         ({"kind": "full"}, "is no kind of join"),

@@ -13,12 +13,12 @@ import tablestore
 from filestore.errors import Unavailable
 from filestore.storage.local import LocalStorage
 from tablestore import Table
-from tablestore.views.joins.join_query import parse_join
 from tablestore.views.view import View
 from tests.depth import Depth
 from tests.faults import FailAt, FaultyStorage, Killed
 from tests.opened import again
 from tests.tables import assert_healthy, in_order, to_arrow
+from tests.tablestore.views.view_join import join_of_view
 from tests.warehouses import Row, rows, warehouse
 
 KEYS, PLANETS = range(24), range(8)
@@ -140,7 +140,7 @@ class History:
 
 def expected(view: View, left: Sequence[Row], right: Sequence[Row]) -> list[Row]:
     """Joins the rows, by the words of SQL."""
-    query, found = parse_join(view.query), []
+    query, found = join_of_view(view), []
     for one in left:
         wanted = [one[name] for name, _ in query.on]
         matches: list[dict[str, Any]] = [

@@ -89,7 +89,6 @@ def test_rows_are_counted_as_they_are_read(store: Store, orders: Table) -> None:
     [
         ("SELECT id, upper(kind) AS kind FROM shop.orders", r"it has upper\(kind\)"),
         ("SELECT id, tags FROM shop.orders", "its column tags has the type list"),
-        ("SELECT id, nobody FROM shop.orders", "nobody in it is no column of its tables"),
     ],
 )
 def test_what_is_not_known_here_is_refused_at_creation(store: Store, orders: Table, query: str, why: str) -> None:
@@ -97,6 +96,26 @@ def test_what_is_not_known_here_is_refused_at_creation(store: Store, orders: Tab
         _view(store, query)
     assert caught.value.code == "needs-spark"
     assert store.list_tables("shop") == [orders.identifier.split(".")[1]]
+
+
+def test_a_name_that_no_table_has_is_no_query_for_spark(store: Store, orders: Table) -> None:
+    """The error said that Spark computes such rows."""
+    with pytest.raises(
+        InvalidRequest, match="the query cannot be computed: nobody in it is no column of its tables"
+    ) as caught:
+        _view(store, "SELECT id, nobody FROM shop.orders")
+    assert caught.value.code == "view-query"
+
+
+def test_a_column_that_is_gone_makes_a_view_outdated(store: Store, orders: Table) -> None:
+    view = _view(store, "SELECT id, amount FROM shop.orders")
+    view.refresh()
+    orders.alter("RENAME COLUMN amount TO price")
+    with pytest.raises(InvalidRequest, match="amount in it is no column of its tables") as caught:
+        view.refresh()
+    assert caught.value.code == "view-outdated"
+    orders.alter("RENAME COLUMN price TO amount")
+    assert view.refresh() is not None
 
 
 def test_a_view_of_spark_that_this_process_knows_is_refreshed_here(store: Store, orders: Table) -> None:

@@ -7,6 +7,7 @@ import pytest
 from filestore.errors import InvalidRequest, NotFound, Unsupported
 from filestore.model.definition import TableDefinition
 from tablestore.views.plan.functions import ORDERED, ROWS_OF_ROWS
+from tablestore.views.plan.join_table import GivenTable
 from tablestore.views.plan.nodes import Block, Form
 from tablestore.views.plan.view_plan import Incremental, Mode, Whole, plan_view, with_key
 from tablestore.views.plan.with_clause import without_with
@@ -511,3 +512,29 @@ def test_a_view_cannot_read_itself() -> None:
     assert caught.value.code == "view-cycle"
     with pytest.raises(InvalidRequest, match="x reads x"):
         refresh_order(["x"], {"x": ["x"]}.get)
+
+
+def test_a_join_needs_the_buckets_of_its_table() -> None:
+    """A bucket of it is joined with the rows of the left table in that bucket."""
+    columns = "id BIGINT NOT NULL, other BIGINT NOT NULL, x BIGINT, y STRING"
+    left = define(columns, ["id", "other"], bucket=4, bucket__key="other")
+    tables = {"d.l": left, "d.r": define("k BIGINT NOT NULL, v INT", ["k"])}
+    query = parse_view("SELECT l.id AS a, l.other AS b, r.v FROM d.l AS l LEFT JOIN d.r AS r ON l.x = r.k")
+    plan = plan_view(query, tables, {})
+    assert isinstance(plan, Incremental)
+    assert plan.join is not None
+    assert plan.key == ("a", "b")
+    made = "a BIGINT NOT NULL, b BIGINT NOT NULL, v INT"
+    for key, options, fits in (
+        (["a", "b"], {"bucket": 4, "bucket__key": "b"}, True),
+        (["a", "b"], {"bucket": 4, "bucket__key": "a"}, False),
+        (["a", "b"], {"bucket": 2, "bucket__key": "b"}, False),
+        (["b", "a"], {"bucket": 4, "bucket__key": "b"}, False),
+    ):
+        found = plan_view(query, tables, {}, key, GivenTable.of(define(made, key, **options)))
+        assert isinstance(found, Incremental)
+        assert (found.join is not None) == fits, (key, options)
+    other = GivenTable.of(define(made.replace(" v ", " V "), ["a", "b"], bucket=4, bucket__key="b"))
+    found = plan_view(query, tables, {}, ["a", "b"], other)
+    assert isinstance(found, Incremental)
+    assert found.join is None, "its column has another spelling"

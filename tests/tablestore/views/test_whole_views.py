@@ -16,6 +16,7 @@ from tablestore.spark import SparkStore
 from tablestore.views.view import View
 from tests.depth import Depth
 from tests.tables import assert_healthy
+from tests.tablestore.views.own_tasks import WAYS
 from tests.warehouses import Row, rows
 
 QUERY = "SELECT a.id, a.n, a.d, (SELECT count(*) FROM shop.b) AS b FROM shop.a WHERE NOT a.n <=> -1"
@@ -28,15 +29,14 @@ def tables(store: Store) -> tuple[Table, Table]:
     return tuple(store.create_table(f"shop.{name}", columns, primary_key=["id"]) for name in "ab")  # type: ignore[return-value]
 
 
-@pytest.fixture(params=["here", pytest.param("spark", marks=pytest.mark.slow)])
+@pytest.fixture(params=[pytest.param(way, marks=[] if way == "here" else [pytest.mark.slow]) for way in WAYS])
 def view(request: pytest.FixtureRequest, store: Store, tables: tuple[Table, Table]) -> View:
-    """The view, once computed by this process and once by Spark."""
+    """The view, computed in each way."""
+    options = WAYS[request.param]
     if request.param == "here":
-        return store.create_materialized_view("shop.v", QUERY, primary_key=["id"])
+        return store.create_materialized_view("shop.v", QUERY, primary_key=["id"], options=options)
     spark: SparkSession = request.getfixturevalue("spark")
-    return SparkStore(spark, store).create_materialized_view(
-        "shop.v", QUERY, primary_key=["id"], options={"view.local-memory": "0"}
-    )
+    return SparkStore(spark, store).create_materialized_view("shop.v", QUERY, primary_key=["id"], options=options)
 
 
 def _expected(tables: tuple[Table, Table]) -> list[Row]:
@@ -135,7 +135,7 @@ def test_nulls_in_a_key_that_was_given_are_refused(store: Store, tables: tuple[T
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("memory", ["256 mb", "0"], ids=["here", "spark"])
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     "query",
     [
@@ -145,7 +145,7 @@ def test_nulls_in_a_key_that_was_given_are_refused(store: Store, tables: tuple[T
     ids=["by keys", "as a whole"],
 )
 def test_equal_rows_of_one_key_are_refused(
-    store: Store, tables: tuple[Table, Table], spark: SparkSession, memory: str, query: str
+    store: Store, tables: tuple[Table, Table], spark: SparkSession, way: str, query: str
 ) -> None:
     """Spark compared each with the stored row, which they equalled: the view had one of them, and the doctor agreed."""
     one, other = tables
@@ -153,7 +153,7 @@ def test_equal_rows_of_one_key_are_refused(
     if "RIGHT" in query:
         other.write([{"id": 5, "n": 1, "d": None}])
     lake = SparkStore(spark, store)
-    view = lake.create_materialized_view("shop.v", query, primary_key=["id"], options={"view.local-memory": memory})
+    view = lake.create_materialized_view("shop.v", query, primary_key=["id"], options=WAYS[way])
     view.refresh()
     before = rows(view.table)
     other.write([{"id": 1, "n": 1, "d": None}])
