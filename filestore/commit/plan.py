@@ -103,11 +103,12 @@ def _counted(proposal: Proposal, removes: Sequence[DataFile]) -> Proposal:
 
 
 def _parameters(proposal: Proposal) -> dict[str, str]:
-    """Returns the partitions that an overwrite or drop replaces, unless it is the whole table."""
-    files = proposal.files
+    """Returns the proposal's own, and the partitions that an overwrite or drop replaces, unless it is the whole table."""
+    files, given = proposal.files, dict(proposal.parameters)
     if files.replaces.whole_table or files.restores is not None or not proposal.operation.replaces_partitions:
-        return {}
-    return {PARTITIONS_PARAMETER: json.dumps(files.replaces.to_json(), ensure_ascii=False, separators=(",", ":"))}
+        return given
+    named = json.dumps(files.replaces.to_json(), ensure_ascii=False, separators=(",", ":"))
+    return {**given, PARTITIONS_PARAMETER: named}
 
 
 def commit_info(proposal: Proposal, read_version: int | None, timestamp: int) -> Action:

@@ -156,6 +156,7 @@ class Proposal:
         domains: New configurations of metadata domains; None removes one.
         metrics: Counts for the snapshot.
         notes: Sentences in the snapshot for people.
+        parameters: What the snapshot says of how it came about (`operationParameters`), by name.
     """
 
     operation: Operation
@@ -170,3 +171,4 @@ class Proposal:
     domains: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
     metrics: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    parameters: Mapping[str, str] = field(default_factory=dict)

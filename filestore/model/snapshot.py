@@ -64,7 +64,8 @@ class Snapshot:
             other commits.
         unread: The rows that left the table could not be read, so the commit has no change data.
         metrics: Counts: ``rows_written``, ``rows_deleted``, ``files_added``, ``files_removed``…
-        parameters: The partitions that an overwrite replaces, if these are not all, as JSON.
+        parameters: ``partitions`` that an overwrite replaces, if these are not all, as JSON; how a maintained view was
+            refreshed (``refresh``).
         read_version: The version on which the commit follows; None for the first.
         notes: Notes for the user, such as which readers cannot read the table after a change of its schema.
     """

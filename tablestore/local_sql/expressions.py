@@ -20,6 +20,7 @@ from tablestore.local_sql.texts import OF_TEXTS
 from tablestore.local_sql.times import OF_TIMES, day_of, moment_literal
 from tablestore.local_sql.typed import Typed, required_type, text_literal
 from tablestore.local_sql.value_types import (
+    as_decimal,
     comparable_type,
     decimal_type,
     duckdb_type,
@@ -170,6 +171,10 @@ class Expressions:
     def _computed(self, node: exp.Expr) -> Typed:
         left, right = self._numbers(node.this), self._numbers(node.expression)
         uses = left.uses | right.uses
+        if is_decimal(left.kind) and is_integer(right.kind):
+            right = _with_digits(node.expression, right)
+        elif is_integer(left.kind) and is_decimal(right.kind):
+            left = _with_digits(node.this, left)
         if is_decimal(left.kind) and is_decimal(right.kind):
             kind = _decimal_result(type(node), left.kind, right.kind)
             if not isinstance(node, exp.Mul):
@@ -452,6 +457,16 @@ def _chosen(conditions: list[Typed], results: list[Typed], rest: Typed) -> Typed
     pairs = zip(conditions, results, strict=True)
     whens = " ".join(f"WHEN {condition.text} THEN {result.cast(kind)}" for condition, result in pairs)
     return Typed(f"(CASE {whens} ELSE {rest.cast(kind)} END)", kind, Typed.used_by([*conditions, *results, rest]))
+
+
+def _with_digits(node: exp.Expr, found: Typed) -> Typed:
+    """Returns an integer as the DECIMAL with which Spark computes: one that is written out has as many digits."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):
+        raise NotLocalError("it computes with a DECIMAL and a negative integer that is written out")
+    kind = decimal_type(len(str(int(node.name))), 0) if isinstance(node, exp.Literal) else as_decimal(found.kind)
+    return Typed(found.cast(kind), kind, found.uses)
 
 
 def _decimal_result(node: type[exp.Expr], one: pa.DataType, other: pa.DataType) -> pa.DataType:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from tablestore.local_sql.refusal import NotLocalError
 
 __all__ = [
+    "as_decimal",
     "comparable_type",
     "decimal_type",
     "duckdb_type",
@@ -24,7 +25,7 @@ __all__ = [
 _INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]
 _FLOATS = [pa.float32(), pa.float64()]
 _DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 20}
-"""The digits of the DECIMAL as which Spark compares an integer with one."""
+"""The digits of that DECIMAL."""
 _MOST_DIGITS = 38
 _NAMES = {
     pa.bool_(): "BOOLEAN",
@@ -96,7 +97,7 @@ def same_type(kinds: Iterable[pa.DataType]) -> pa.DataType:
 def comparable_type(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     """Returns the type as which Spark compares two values."""
     if is_decimal(one) != is_decimal(other) and (is_integer(one) or is_integer(other)):
-        one, other = (_as_decimal(kind) for kind in (one, other))
+        one, other = (as_decimal(kind) for kind in (one, other))
     return same_type([one, other])
 
 
@@ -125,5 +126,6 @@ def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     raise NotLocalError(f"it has values of the types {one} and {other} where they have to be of one type")
 
 
-def _as_decimal(kind: pa.DataType) -> pa.DataType:
+def as_decimal(kind: pa.DataType) -> pa.DataType:
+    """Returns the DECIMAL as which Spark computes and compares an integer with one; a DECIMAL is one itself."""
     return kind if is_decimal(kind) else decimal_type(_DIGITS[kind], 0)

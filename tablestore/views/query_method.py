@@ -21,7 +21,7 @@ from tablestore.views.examination import different_rows, unchecked
 from tablestore.views.plan.cost import compares_here, described
 from tablestore.views.plan.join_table import GivenTable
 from tablestore.views.plan.view_plan import Incremental, Mode, ViewPlan, Whole, plan_view, with_key
-from tablestore.views.refresh_method import RefreshMethod, RefreshStep, Written
+from tablestore.views.refresh_method import RefreshMethod, RefreshStep, Written, refresh_says
 from tablestore.views.sql.view_query import VIEW_QUERY, parse_view
 from tablestore.views.sql.view_settings import other_meaning, settings_of
 from tablestore.writing.writer import TableWriter
@@ -104,7 +104,14 @@ class QueryMethod(RefreshMethod):
             for states in [step.states] if since is None else [step.states, since]:
                 for store, state in zip(self.stores, states, strict=True):
                     reading.enter_context(store.reading(state.version))
-            snapshot = writer.write(runner, overwrite=work.replaces, app=step.plan.app, base=step.output, retries=True)
+            snapshot = writer.write(
+                runner,
+                overwrite=work.replaces,
+                app=step.plan.app,
+                base=step.output,
+                retries=True,
+                says=lambda: refresh_says(whole=whole or runner.compared, by_spark=runner.by_spark),
+            )
         return Written(snapshot, whole or runner.compared, work.replaces)
 
     def _compares_here(self, work: QueryWork, step: RefreshStep) -> bool:

@@ -16,7 +16,7 @@ from tablestore.views.holds import Holds
 from tablestore.views.refresh_plan import RefreshPlan, plan_refresh
 from tablestore.writing.writer import TableWriter
 
-__all__ = ["RefreshMethod", "RefreshStep", "Written"]
+__all__ = ["RefreshMethod", "RefreshStep", "Written", "refresh_says"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,16 @@ class RefreshStep:
     output: TableState
     states: Sequence[TableState]
     before: Sequence[TableState] | None
+
+
+def refresh_says(*, whole: bool, by_spark: bool = False) -> dict[str, str]:
+    """Returns what the commit of a refresh says of it (`filestore.model.snapshot.Snapshot.parameters`).
+
+    Args:
+        whole: All rows were computed, instead of those that changes reach.
+        by_spark: Spark has computed them.
+    """
+    return {"refresh": f"{'as a whole' if whole else 'incrementally'}, {'by' if by_spark else 'without'} Spark"}
 
 
 class RefreshMethod(ABC):

@@ -13,7 +13,7 @@ The methods of `Write` are the four steps of log/table/PROTOCOL.md section 4, in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
@@ -118,12 +118,14 @@ class Terms:
         retries: The runner may try a task more than once.
         basis: The stored rows on which the write rests; None if its rows are changes as they arrived.
         in_order: The rows are changes in the order in which they happened (`tablestore.writing.in_order`).
+        says: Returns what the snapshot says of how it came about; called behind the tasks.
     """
 
     app: AppVersion | None = None
     retries: bool = False
     basis: Basis | None = None
     in_order: bool = False
+    says: Callable[[], Mapping[str, str]] = dict
 
     @property
     def reads(self) -> bool:
@@ -166,6 +168,7 @@ class Write(CommitAttempt):
         self._retries = terms.retries
         self._looks_up = terms.basis is not None
         self._in_order = terms.in_order
+        self._says = terms.says
         self._reads = terms.reads
         self._reads_whole = terms.reads_whole
         self._drop = drop
@@ -238,6 +241,7 @@ class Write(CommitAttempt):
                 rows_read=self._reads or any(result.rests_on_rows for result in self._result.results),
             ),
             app=self._app,
+            parameters=self._says(),
         )
         if self._replacing is not None:
             replaced = self._replacing.of(r.slot for r in self._result.results)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from filestore.ambient import Ambient
@@ -71,7 +71,7 @@ class TableWriter:
         """The table's log, with its newest columns."""
         return self._log_of(self.definition)
 
-    def write(
+    def write(  # noqa: PLR0913  # callers choose some of them
         self,
         run: WriteRunner,
         *,
@@ -81,6 +81,7 @@ class TableWriter:
         base: TableState | None = None,
         basis: Basis | None = None,
         in_order: bool = False,
+        says: Callable[[], Mapping[str, str]] = dict,
     ) -> Snapshot:
         """Writes the runner's rows as one commit; no rows that replace nothing and have no number are none.
 
@@ -93,6 +94,7 @@ class TableWriter:
             base: The newest version, if the caller has just read it.
             basis: The stored rows on which the write rests; None if its rows are changes as they arrived.
             in_order: Whether they are in the order in which they happened: then each delete removes its key's row.
+            says: Returns what the snapshot says of how it came about (`Snapshot.parameters`); called behind the runner.
 
         Returns:
             The snapshot that has the rows; the newest one where there was nothing to write.
@@ -110,7 +112,7 @@ class TableWriter:
 
         base = base or self._filestore.state()
         check_may_write(base.definition, app)
-        terms = Terms(app, retries, basis, in_order)
+        terms = Terms(app, retries, basis, in_order, says)
 
         def begin(base: TableState) -> Write:
             if read is not None and read != base.version:  # a conflict that a write without a condition survives

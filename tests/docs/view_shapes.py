@@ -68,6 +68,10 @@ SHAPES: tuple[Shape, ...] = (
         f"SELECT o.id FROM {_O} LEFT JOIN {_I} ON o.item = i.id WHERE i.id IS NULL",
     ),
     Shape(
+        "LEFT JOIN on an expression that equals a column",
+        f"SELECT o.id, i.name FROM {_O} LEFT JOIN {_I} ON o.item % 100 = i.id",
+    ),
+    Shape(
         "LEFT JOIN by another condition",
         f"SELECT o.id, i.id AS item FROM {_O} LEFT JOIN {_I} ON o.amount > i.price",
         ("id",),
@@ -123,8 +127,13 @@ SHAPES: tuple[Shape, ...] = (
     ),
     Shape(
         "the first rows of each partition",
-        f"SELECT id, n FROM (SELECT id, row_number() OVER (PARTITION BY kind ORDER BY amount, id) AS n FROM {_O}) "
+        f"SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY kind ORDER BY amount, id) AS n FROM {_O}) "
         "WHERE n <= 3",
+    ),
+    Shape(
+        "… the first one alone, which is known by these columns",
+        f"SELECT kind, at FROM (SELECT kind, at, row_number() OVER (PARTITION BY kind ORDER BY at, id) AS n FROM {_O}) "
+        "WHERE n = 1 AND kind IS NOT NULL",
     ),
     Shape("OVER without PARTITION BY", f"SELECT id, rank() OVER (ORDER BY amount) AS place FROM {_O}"),
     Shape(

@@ -153,13 +153,14 @@ class ViewRunner:
     """Writes the rows of a refresh (`tablestore.writing.write_job.WriteRunner`); for arguments see `Engines.runner`.
 
     Attributes:
-        compared: Whether Spark has computed all rows, which this process has compared.
+        by_spark: Whether Spark has computed the rows.
+        compared: Whether these were all rows, which this process has compared.
     """
 
     def __init__(self, engines: Engines, work: QueryWork, definition: TableDefinition, compares_here: bool) -> None:
         self._engines, self._work, self._definition = engines, work, definition
         self._compares_here = compares_here
-        self.compared = False
+        self.by_spark = self.compared = False
 
     def __call__(self, job: WriteJob) -> Sequence[TaskOutcome]:
         """Computes the rows, and writes them."""
@@ -171,6 +172,7 @@ class ViewRunner:
         )
 
     def _by_spark(self, spark: Engine, most: int, job: WriteJob) -> Sequence[TaskOutcome]:
+        self.by_spark = True
         if self._compares_here:
             try:
                 done = _LOCAL.write_computed(self._work, most, job, lambda: spark.rows(self._work, self._definition))

@@ -21,7 +21,7 @@ from tablestore.views.plan.join_query import JoinQuery, SystemTime
 from tablestore.views.plan.join_table import output_schema
 from tablestore.views.plan.scope import NotPlainError
 from tablestore.views.plan.two_tables import join_of
-from tablestore.views.refresh_method import RefreshMethod, RefreshStep, Written
+from tablestore.views.refresh_method import RefreshMethod, RefreshStep, Written, refresh_says
 from tablestore.views.refresh_plan import RefreshPlan, plan_append, same_columns
 from tablestore.views.sql.view_query import VIEW_QUERY, parse_view
 from tablestore.writing.apps import VIEW_APP
@@ -127,6 +127,7 @@ class EventMethod(RefreshMethod):
                 app=plan.app,
                 base=step.output,
                 retries=tasks.retries,
+                says=lambda: refresh_says(whole=plan.since is None),
             )
         return Written(snapshot, plan.since is None, replaces)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from sqlglot import exp
-from sqlglot.tokenizer_core import Token, TokenType
+from sqlglot.tokenizer_core import Token
 
 from filestore.model.definition import TableDefinition
 from tablestore.views.plan.equal_columns import correlated, joined, searched, with_equal_columns
@@ -20,7 +20,8 @@ from tablestore.views.plan.nodes import Address, Block, Form, Input, Item, Name,
 from tablestore.views.plan.nulls import may_be_null
 from tablestore.views.plan.row_key import row_key
 from tablestore.views.plan.scope import NotPlainError, Scope, walked
-from tablestore.views.sql.select_text import SelectText, Span, closing
+from tablestore.views.sql.clauses import conjuncts
+from tablestore.views.sql.select_text import SelectText, Span, union_parts
 from tablestore.views.sql.view_query import ViewQuery, parsed_query, shown
 
 __all__ = ["has_collation", "read_nodes"]
@@ -84,24 +85,11 @@ class _Reader:
 
     def _branches(self, tree: exp.SetOperation, tokens: Sequence[Token]) -> Iterator[Block]:
         """Reads what UNION ALL connects."""
-        trees = list(_branches(tree))
-        depth, parts = 0, []
-        part: list[Token] = []
-        for number, token in enumerate(tokens):
-            depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
-            follows = number and tokens[number - 1].token_type is TokenType.UNION and not depth
-            if token.token_type is TokenType.UNION and not depth:
-                parts.append(part)
-                part = []
-            elif not (follows and token.token_type is TokenType.ALL):
-                part.append(token)
-        parts.append(part)
+        trees, parts = list(_branches(tree)), union_parts(tokens)
         if len(parts) != len(trees):
             raise NotPlainError("its UNION ALL cannot be taken apart")
-        for branch, some in zip(trees, parts, strict=True):
-            while some[0].token_type is TokenType.L_PAREN and closing(some, 0) == len(some) - 1:
-                some = some[1:-1]
-            yield self.block(self._select(branch, some))
+        for branch, part in zip(trees, parts, strict=True):
+            yield self.block(self._select(branch, part))
 
     def block(self, select: SelectText) -> Block:
         tree = select.tree
@@ -150,7 +138,7 @@ class _Reader:
             inputs = (read,) if not number else joined(joins[number - 1], inputs, read)
         if len(inputs) > 1 and not all(source.alias for source in inputs):
             raise NotPlainError("it has a subquery in FROM without a name")
-        return with_equal_columns(tree, inputs)
+        return _with_first_rows(tree, with_equal_columns(tree, inputs))
 
     def _input(self, part: exp.Expr, span: Span, select: SelectText) -> Input:
         if isinstance(part, exp.Table):
@@ -270,13 +258,43 @@ class _Reader:
             result = next((item.name for item in block.items if item.origin == name), "")
             local = name.source if source.member else None
             address.append(Address(result, text, text, local, True, name.column if source.member else ""))
-        return replace(block, form=Form.PARTITIONS, address=tuple(address))
+        items = [
+            replace(item, numbers=_numbered_by(written.unalias(), block.items, scope))
+            for item, written in zip(block.items, tree.expressions, strict=True)
+        ]
+        return replace(block, form=Form.PARTITIONS, items=tuple(items), address=tuple(address))
 
 
 def _without_alias(select: SelectText, item: exp.Expr, span: Span) -> Span:
     return select.expression(span) if isinstance(item, exp.Alias) else span
 
 
+def _numbered_by(expression: exp.Expr, items: Sequence[Item], scope: Scope) -> tuple[str, ...]:
+    """Returns the columns of the result by which ``row_number()`` has partitions; none if it is another expression."""
+    if not isinstance(expression, exp.Window) or not isinstance(expression.this, exp.RowNumber):
+        return ()
+    names = [scope.whole(part) for part in expression.args.get("partition_by") or []]
+    found = [next((item.name for item in items if name is not None and item.origin == name), "") for name in names]
+    return tuple(found) if all(found) else ()
+
+
+def _with_first_rows(tree: exp.Select, inputs: tuple[Input, ...]) -> tuple[Input, ...]:
+    """Notes of which inputs WHERE leaves the first row of each partition, as ``place = 1`` of a ``row_number()``."""
+    where, scope, found = tree.args.get("where"), Scope(inputs), list(inputs)
+    for condition in conjuncts(where.this if where is not None else None):
+        if not isinstance(condition, exp.EQ | exp.LTE | exp.LT) or condition.right.sql() != _FIRST[type(condition)]:
+            continue
+        name = scope.whole(condition.left)
+        if name is None or not isinstance(node := inputs[name.source].node, Block):
+            continue
+        numbers = next(item.numbers for item in node.items if item.name == name.column)
+        if inputs[name.source].member:
+            found[name.source] = replace(found[name.source], first_by=numbers)
+    return tuple(found)
+
+
+_FIRST: Mapping[type[exp.Expr], str] = {exp.EQ: "1", exp.LTE: "1", exp.LT: "2"}
+"""Comparisons with a number that rows fulfil whose own number is 1."""
 _SETS = exp.Rollup | exp.Cube | exp.GroupingSets
 
 

@@ -20,11 +20,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+import pyarrow as pa
+
 from filestore.model.definition import TableDefinition
 from filestore.model.names import quoted
 from tablestore.views.sql.select_text import SelectText, Span
 
-__all__ = ["Address", "Block", "Form", "Input", "Item", "Name", "Node", "Scan", "UnionAll", "columns_of", "scans_of"]
+__all__ = [
+    "Address",
+    "Block",
+    "Form",
+    "Input",
+    "Item",
+    "Name",
+    "Node",
+    "Scan",
+    "Term",
+    "UnionAll",
+    "columns_of",
+    "scans_of",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,6 +69,26 @@ class Name:
     source: int
     column: str
 
+    @property
+    def sources(self) -> frozenset[int]:
+        """The number of the input, as a set."""
+        return frozenset({self.source})
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """An expression over joined rows.
+
+    Attributes:
+        text: It, as a part of a SELECT.
+        kind: Its type.
+        sources: The numbers of the inputs whose columns it has.
+    """
+
+    text: str
+    kind: pa.DataType
+    sources: frozenset[int]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Input:
@@ -66,7 +101,9 @@ class Input:
         needs_alias: Whether its alias is its name alone, so that another name in its place needs one.
         member: Whether it is a member, and no dependent.
         visible: Whether the columns of the SELECT may be its own.
-        equal: Its columns, each with the column of another input that it has to equal.
+        equal: Its columns, each with the column of another input, or the expression over others, that it has to equal.
+        first_by: Columns of which no two rows that WHERE leaves have the same values, since it leaves the first rows of
+            partitions by them alone; empty without that.
     """
 
     node: Node
@@ -75,7 +112,8 @@ class Input:
     needs_alias: bool
     member: bool
     visible: bool
-    equal: tuple[tuple[str, Name], ...]
+    equal: tuple[tuple[str, Name | Term], ...]
+    first_by: tuple[str, ...] = ()
 
     def text_of(self, column: str) -> str:
         """Returns a column as its SELECT names it."""
@@ -90,11 +128,13 @@ class Item:
         name: Its name.
         origin: The column of an input that it is; None for any other expression.
         nullable: Whether it may be null, as far as that can be seen.
+        numbers: Of ``row_number()`` the columns of the result by which its partitions are.
     """
 
     name: str
     origin: Name | None
     nullable: bool
+    numbers: tuple[str, ...] = ()
 
 
 class Form(StrEnum):

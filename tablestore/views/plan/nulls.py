@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 from sqlglot import exp
 
 from tablestore.views.plan.functions import is_time, is_window, truncates_time
@@ -12,7 +13,13 @@ from tablestore.views.sql.clauses import conjuncts
 __all__ = ["may_be_null"]
 
 _NULL_FOR_NULL = (exp.Paren, exp.Neg, exp.Upper, exp.Lower, exp.Length, exp.Not)
-_PARTS_OF_TIMES = (exp.Year, exp.Month, exp.Day)
+_PARTS_OF_TIMES = (
+    exp.Year, exp.Quarter, exp.Month, exp.Day, exp.DayOfMonth, exp.DayOfWeek, exp.DayOfYear, exp.WeekOfYear, exp.Hour,
+    exp.Minute, exp.Second, exp.TsOrDsToDate,
+)  # fmt: skip
+"""Functions of a day or a moment, of which each one has a value."""
+_OF_INTEGERS = (exp.Add, exp.Sub, exp.Mul)
+"""What is too large is an error or another integer, and no null."""
 
 
 def may_be_null(expression: exp.Expr, tree: exp.Select, scope: Scope) -> bool:
@@ -30,9 +37,11 @@ def may_be_null(expression: exp.Expr, tree: exp.Select, scope: Scope) -> bool:
         return may_be_null(expression.this, tree, scope)
     if truncates_time(expression, scope):
         return may_be_null(expression.this, tree, scope)
-    if isinstance(expression, _PARTS_OF_TIMES):
+    if isinstance(expression, _PARTS_OF_TIMES) or _is_cast_to_day(expression):
         of = expression.this.this if isinstance(expression.this, exp.TsOrDsToDate) else expression.this
         return not is_time(of, scope) or may_be_null(of, tree, scope)
+    if isinstance(expression, _OF_INTEGERS) and _is_integer(expression, scope):
+        return any(may_be_null(part, tree, scope) for part in (expression.left, expression.right))
     normal = scope.normal(expression)
     where = tree.args.get("where")
     for condition in conjuncts(where.this if where is not None else None):
@@ -40,6 +49,22 @@ def may_be_null(expression: exp.Expr, tree: exp.Select, scope: Scope) -> bool:
             return False
     name = scope.whole(expression)
     return name is None or _column_may_be_null(name, scope)
+
+
+def _is_cast_to_day(expression: exp.Expr) -> bool:
+    return isinstance(expression, exp.Cast) and expression.to.this == exp.DType.DATE
+
+
+def _is_integer(expression: exp.Expr, scope: Scope) -> bool:
+    """Returns whether it is computed from integers alone, which are columns or written out."""
+    if isinstance(expression, exp.Paren | exp.Neg):
+        return _is_integer(expression.this, scope)
+    if isinstance(expression, _OF_INTEGERS):
+        return _is_integer(expression.left, scope) and _is_integer(expression.right, scope)
+    if isinstance(expression, exp.Literal):
+        return not expression.is_string and expression.name.isdecimal()
+    kind = scope.type_of(expression)
+    return kind is not None and pa.types.is_integer(kind)
 
 
 def _column_may_be_null(name: Name, scope: Scope) -> bool:

@@ -14,7 +14,19 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from filestore.model.names import quoted
-from tablestore.views.plan.nodes import Address, Block, Form, Input, Name, Node, Scan, UnionAll, columns_of, scans_of
+from tablestore.views.plan.nodes import (
+    Address,
+    Block,
+    Form,
+    Input,
+    Name,
+    Node,
+    Scan,
+    Term,
+    UnionAll,
+    columns_of,
+    scans_of,
+)
 from tablestore.views.plan.row_key import row_key, sources_of_key
 from tablestore.views.plan.view_plan import Incremental
 from tablestore.views.sql.select_text import Span
@@ -252,7 +264,7 @@ class _Writer:
         equal = [(name, value) for (_, name), value in zip(source.equal, own, strict=True)]
         taken = []
         for at, other in enumerate(block.inputs):
-            pairs = [(name.column, value) for name, value in equal if name.source == at]
+            pairs = [(one.column, value) for one, value in equal if isinstance(one, Name) and one.source == at]
             if pairs and other.member and isinstance(other.node, Scan):
                 named, values = zip(*pairs, strict=True)
                 made = Matching(self._rows(other.node.table, new), named, keys, values)
@@ -399,8 +411,10 @@ def _in_place_of(source: Input, relation: str) -> tuple[Span, str]:
     return source.span, relation + (f" AS {quoted(source.alias)}" if source.needs_alias else "")
 
 
-def _text(block: Block, name: Name) -> str:
-    """Returns the text for a column of an input."""
+def _text(block: Block, name: Name | Term) -> str:
+    """Returns the text for a column of an input, or for an expression."""
+    if isinstance(name, Term):
+        return name.text
     return block.inputs[name.source].text_of(name.column)
 
 

@@ -31,6 +31,10 @@ def key_of(node: Node) -> tuple[str, ...] | None:
     return tuple(found) or None
 
 
+def _key(source: Input) -> tuple[str, ...] | None:
+    return key_of(source.node) or source.first_by or None
+
+
 def row_key(inputs: Sequence[Input]) -> tuple[Name, ...] | None:
     """Returns the columns of the inputs of which no two joined rows have the same values; None if there are none.
 
@@ -38,7 +42,7 @@ def row_key(inputs: Sequence[Input]) -> tuple[Name, ...] | None:
     has at most one row for these.
     """
     sources = sources_of_key(inputs)
-    keys = {number: key_of(inputs[number].node) for number in sources}
+    keys = {number: _key(inputs[number]) for number in sources}
     if any(key is None for key in keys.values()):
         return None
     return tuple(Name(number, column) for number, key in keys.items() for column in key or ())
@@ -65,17 +69,17 @@ def _determined(known: set[int], inputs: Mapping[int, Input]) -> set[int]:
 
 
 def _has_one_row(number: int, known: set[int], inputs: Mapping[int, Input]) -> bool:
-    key = key_of(inputs[number].node)
+    key = _key(inputs[number])
     if key is None:
         return False
-    equal = {own for own, other in inputs[number].equal if other.source in known}
+    equal = {own for own, other in inputs[number].equal if other.sources <= known}
     if inputs[number].member:  # equality of members holds in both directions
         equal |= {
             other.column
             for place, source in inputs.items()
             if place in known and source.member
             for _, other in source.equal
-            if other.source == number
+            if isinstance(other, Name) and other.source == number
         }
     return equal >= set(key)
 
@@ -88,7 +92,7 @@ def columns_equal_to(name: Name, inputs: Sequence[Input]) -> set[Name]:
         for number, source in enumerate(inputs)
         if source.member
         for own, other in source.equal
-        if inputs[other.source].member
+        if isinstance(other, Name) and inputs[other.source].member
     ]
     while True:
         more = {a for pair in pairs for a, b in (pair, pair[::-1]) if b in found} - found

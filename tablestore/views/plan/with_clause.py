@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sqlglot import exp
-from sqlglot.tokenizer_core import TokenType
 
 from filestore.model.names import quoted
 from tablestore.views.plan.scope import NotPlainError
-from tablestore.views.sql.select_text import Span, closing, edited, outside
+from tablestore.views.sql.select_text import Span, edited, with_text
 from tablestore.views.sql.view_query import ViewQuery, parse_view, position
 
 __all__ = ["without_with"]
@@ -29,17 +28,15 @@ def without_with(query: ViewQuery) -> ViewQuery:
     named = clause.expressions
     if clause.args.get("recursive") or any(one.args["alias"].args.get("columns") for one in named):
         raise NotPlainError("it has WITH RECURSIVE, or names of columns in WITH")
-    tokens = query.tokens
-    begin = next(n for n, token in outside(tokens) if token.token_type in (TokenType.SELECT, TokenType.FROM))
-    opening = [n for n, token in outside(tokens[:begin]) if token.token_type is TokenType.L_PAREN]
-    if len(opening) != len(named) or len({one.alias.lower() for one in named}) < len(named):
+    text = with_text(query.tokens)
+    if text is None or len(text.bodies) != len(named) or len({one.alias.lower() for one in named}) < len(named):
         raise NotPlainError("its WITH cannot be taken apart")
-    places = [(tokens[n].start, tokens[closing(tokens, n)].end + 1) for n in opening]
+    places = [(body[0].start, body[-1].end + 1) for body in text.bodies]
     texts: dict[str, str] = {}
     edits: list[tuple[Span, str]] = []
     names = [one.alias.lower() for one in named]
     open_uses = sorted((table for table in query.tree.find_all(exp.Table) if _is_one_of(table, names)), key=position)
-    for name, body in [*zip(names, places, strict=True), ("", (tokens[begin].start, len(query.text)))]:
+    for name, body in [*zip(names, places, strict=True), ("", (text.rest[0].start, len(query.text)))]:
         while open_uses and position(open_uses[0]) < body[1:]:
             table = open_uses.pop(0)
             if table.name.lower() not in texts:

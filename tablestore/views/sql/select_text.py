@@ -10,7 +10,7 @@ from itertools import pairwise
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-__all__ = ["SelectText", "Span", "closing", "edited", "outside"]
+__all__ = ["SelectText", "Span", "WithText", "closing", "edited", "outside", "union_parts", "with_text"]
 
 Span = tuple[int, int]
 """The positions of a part of the text: that of its first character, and that behind its last one."""
@@ -131,6 +131,43 @@ def closing(tokens: Sequence[Token], opening: int) -> int:
         if not depth:
             return number
     raise ValueError("the parentheses are not closed")
+
+
+@dataclass(frozen=True)
+class WithText:
+    """The tokens of a query that begins with WITH.
+
+    Attributes:
+        bodies: Those of the queries that it gives names, with their parentheses.
+        rest: Those of the query behind it.
+    """
+
+    bodies: tuple[Sequence[Token], ...]
+    rest: Sequence[Token]
+
+
+def with_text(tokens: Sequence[Token]) -> WithText | None:
+    """Takes a query apart that begins with WITH; returns None if it has no SELECT outside of parentheses."""
+    begins = (TokenType.SELECT, TokenType.FROM)
+    begin = next((number for number, token in outside(tokens) if token.token_type in begins), None)
+    if begin is None:
+        return None
+    opening = [number for number, token in outside(tokens[:begin]) if token.token_type is TokenType.L_PAREN]
+    return WithText(tuple(tokens[number : closing(tokens, number) + 1] for number in opening), tokens[begin:])
+
+
+def union_parts(tokens: Sequence[Token]) -> list[Sequence[Token]]:
+    """Returns the tokens of each query that UNION connects, without parentheses around it."""
+    unions = [number for number, token in outside(tokens) if token.token_type is TokenType.UNION]
+    found: list[Sequence[Token]] = []
+    for begin, end in pairwise([-1, *unions, len(tokens)]):
+        part = tokens[begin + 1 : end]
+        if begin >= 0 and part and part[0].token_type in (TokenType.ALL, TokenType.DISTINCT):
+            part = part[1:]
+        while part and part[0].token_type is TokenType.L_PAREN and closing(part, 0) == len(part) - 1:
+            part = part[1:-1]
+        found.append(part)
+    return found
 
 
 def edited(text: str, edits: Sequence[tuple[Span, str]], span: Span) -> str:

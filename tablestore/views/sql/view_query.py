@@ -20,10 +20,11 @@ from sqlglot.tokenizer_core import Token, TokenType
 from filestore.errors import InvalidRequest, NotFound, Unsupported
 from filestore.model.definition import TableDefinition
 from filestore.model.names import quoted
-from tablestore.views.sql.clauses import is_plain_star, system_time
+from tablestore.views.sql.clauses import system_time
 from tablestore.views.sql.place import Place
-from tablestore.views.sql.select_text import SelectText, Span, edited
+from tablestore.views.sql.select_text import Span, edited
 from tablestore.views.sql.spark_syntax import parsed
+from tablestore.views.sql.stars import without_stars
 
 __all__ = [
     "VIEW_QUERY",
@@ -116,14 +117,6 @@ class ViewQuery:
         """Returns whether it is a pipe, or has one: ``FROM t |> WHERE …``."""
         return any(token.token_type is TokenType.PIPE_GT for token in self.tokens)
 
-    @property
-    def select(self) -> SelectText | None:
-        """The SELECT, if it is one that begins with this word."""
-        if not isinstance(self.tree, exp.Select):
-            return None
-        found = SelectText(self.tree, self.tokens)
-        return found if "select" in found.clauses else None
-
     def part(self, span: Span, names: Sequence[str], edits: Sequence[tuple[Span, str]] = ()) -> str:
         """Returns a part of the text in which the tables have other names.
 
@@ -182,7 +175,8 @@ def view_of_statement(text: str, place: Place, definition_of: Callable[[str], Ta
     _check_repeatable(tree)
     _check_no_bare_call(tree, {name.lower() for use in uses for name in definition_of(use.name).schema.names})
     edits = [(use.span, ".".join(map(quoted, use.name.split(".")))) for use in uses]
-    edits += _stars(ViewQuery(text, tree, tuple(uses)), definition_of)
+    tokens = sqlglot.tokenize(text, dialect=_DIALECT)
+    edits += without_stars(tree, tokens, {use.span[0]: use.name for use in uses}, definition_of)
     query = parse_view(edited(text, edits, (0, len(text))).strip().rstrip(";"))
     _check_names(query.tree)
     return query
@@ -325,36 +319,6 @@ def _check_names(tree: exp.Query) -> None:
         raise InvalidRequest(
             f"the column {shown(item)} of the result has no name: give it one with AS", code="view-query"
         )
-
-
-def _stars(query: ViewQuery, definition_of: Callable[[str], TableDefinition]) -> Iterator[tuple[Span, str]]:
-    """Yields what ``*`` and ``alias.*`` stand for, where the query reads tables alone: new columns do not count.
-
-    Other stars stay: a column that a table gets later makes such a view outdated.
-    """
-    if (select := query.select) is None:
-        return
-    tree = select.tree
-    joins, source = tree.args.get("joins") or [], tree.args.get("from_")
-    parts = [part.this for part in (source, *joins) if part is not None]
-    merged = any(join.args.get("using") or join.method or join.kind in ("SEMI", "ANTI") for join in joins)
-    whole = all(isinstance(part, exp.Table) and not part.args.get("pivots") for part in parts)
-    if merged or not whole or tree.args.get("laterals"):
-        return
-    spans, places = select.items("select"), {position(part)[0] for part in parts}
-    if len(spans) != len(tree.expressions):
-        return
-    for item, span in zip(tree.expressions, spans, strict=True):
-        column = item.this if isinstance(item, exp.Column) else item
-        if not is_plain_star(column):
-            continue
-        table = item.table.lower() if isinstance(item, exp.Column) else ""
-        meant = [use for use in query.uses if use.span[0] in places and table in ("", use.alias.lower())]
-        names = [
-            f"{quoted(use.alias)}.{quoted(name)}" for use in meant for name in definition_of(use.name).schema.names
-        ]
-        if names:
-            yield span, ", ".join(names)
 
 
 def _unsupported(what: str) -> Unsupported:

@@ -41,6 +41,23 @@ def test_expressions(rows: SparkSession, seed: int, depth: Depth) -> None:
 
 
 @pytest.mark.slow
+def test_integers_beside_decimals(rows: SparkSession) -> None:
+    """An integer that is written out has its own digits, and a column those of its type."""
+    both = [
+        f"{one} {sign} {of}" for one in ("a", "h", "i", "l", "7", "100", "(1000)", "0") for sign in "+-*" for of in "mn"
+    ]
+    texts = [
+        *both,
+        *(" ".join(reversed(text.split())) for text in both),
+        "0.908 * l",
+        "m * 2 + n * 3",
+        "l + 0.5 * 2 > 3",
+    ]
+    _compare(rows, [f"SELECT id AS k, {text} AS v FROM r WHERE id > 5" for text in texts])
+    assert _here("SELECT id AS k, m * -2 AS v FROM r") is None, "Spark may take it for a literal"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_groups(rows: SparkSession, seed: int, depth: Depth) -> None:
     dice = random.Random(f"groups {seed}")

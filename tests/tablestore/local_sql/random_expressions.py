@@ -219,7 +219,9 @@ class Expressions:
         return self._of(list(_OF[kind]))
 
     def _near(self, kind: str) -> str:
-        """Returns a type whose values can be compared with those of another one."""
+        """Returns a type with whose values those of another one can be compared, and computed."""
+        if kind in ("dec", "longdec"):
+            return self._of([kind, kind, *_INTEGERS])
         return self._of(_INTEGERS) if kind in _INTEGERS else kind
 
     def _of(self, some: Sequence[str]) -> str:

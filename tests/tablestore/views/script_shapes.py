@@ -46,7 +46,7 @@ def row_of(table: str, dice: random.Random) -> tuple[object, ...]:
 def shape(dice: random.Random) -> Shape:
     """Returns a query."""
     shapes = _Shapes(dice)
-    found = shapes.union() if dice.randrange(12) == 0 else shapes.select()
+    found = [shapes.union, shapes.firsts, *[shapes.select] * 10][dice.randrange(12)]()
     names = ", ".join(f"{name} AS {text}" for name, text in shapes.named.items())
     return Shape(f"WITH {names} {found.query}", found.primary_key) if names else found
 
@@ -91,6 +91,19 @@ class _Shapes:
         if form == "partitions":
             items.append(self._window(columns, keys))
         return Shape(f"SELECT {', '.join(items)}{rest}", _names("k", len(keys)))
+
+    def firsts(self) -> Shape:
+        """Returns the first row of each partition, which is known by no key but these."""
+        dice = self._dice
+        sources, tables = self._joined(dice.choice([0, 0, 1]))
+        if not all(one.key for one in sources):
+            return self.select()
+        by, value, order = (self._column(sources) for _ in range(3))
+        keys = ", ".join(name for one in sources for name in one.named(one.key))
+        number = f"row_number() OVER (PARTITION BY {by} ORDER BY {order} DESC, {keys}) AS place"
+        rows = f"(SELECT {by} AS p, {value} AS v, {number} FROM {tables}{self._where(sources)})"
+        where = f"{dice.choice(['place = 1', 'place <= 1', 'q.place < 2'])} AND p IS NOT NULL"
+        return Shape(f"SELECT p AS k0, v AS d0 FROM {rows} AS q WHERE {where}", ("k0",))
 
     def union(self) -> Shape:
         """Returns a UNION ALL with a constant of its own in each branch."""
@@ -137,7 +150,7 @@ class _Shapes:
     def _on(self, sources: Sequence[_Source], other: _Source) -> str:
         dice = self._dice
         own = other.key if other.key and dice.randrange(3) else [dice.choice(other.numbers)]
-        equal = [f"{self._column(sources)} = {name}" for name in other.named(own)]
+        equal = [f"{self._value(sources)} = {name}" for name in other.named(own)]
         if dice.randrange(4) == 0:
             equal.append(self._condition([*sources, other]))
         return " AND ".join(equal)
@@ -163,10 +176,12 @@ class _Shapes:
         listed, sources, joined, numbers = inner.named(inner.numbers), [inner], inner.text, [*inner.numbers]
         if kind == "join":
             other = self._source(_KEYED, depth + 1)
-            equal = " AND ".join(f"{self._column([inner])} = {name}" for name in other.named(other.key))
+            equal = " AND ".join(f"{self._value([inner])} = {name}" for name in other.named(other.key))
             joined += f" {dice.choice(['JOIN', 'LEFT JOIN'])} {other.text} ON {equal}"
             listed, numbers = [*listed, f"{self._column([other])} AS other"], [*numbers, "other"]
             sources.append(other)
+        elif dice.randrange(3) == 0:
+            listed = [f"{inner.alias}.*"]
         text = f"(SELECT {', '.join(listed)} FROM {joined}{self._where(sources)})"
         return _Source(alias, self._subquery_of_from(text, alias), numbers, inner.key)
 
@@ -200,7 +215,7 @@ class _Shapes:
         """Returns a condition with a subquery that is correlated by an equality."""
         dice, table, alias = self._dice, self._dice.choice(list(TABLES)), self._alias()
         own, more, value = (f"{alias}.{dice.choice(_NUMBERS[table])}" for _ in range(3))
-        outer, source = self._column(sources), f"{table} AS {alias}"
+        outer, source = self._value(sources), f"{table} AS {alias}"
         where = f"{own} = {outer}" + (f" AND {more} > 0" if dice.randrange(2) else "")
         return dice.choice(
             [
@@ -214,6 +229,11 @@ class _Shapes:
     def _column(self, sources: Sequence[_Source]) -> str:
         source = self._dice.choice(sources)
         return f"{source.alias}.{self._dice.choice(source.numbers)}"
+
+    def _value(self, sources: Sequence[_Source]) -> str:
+        """Returns what a column may have to equal: a column, or an expression of one."""
+        column = self._column(sources)
+        return self._dice.choice([column, column, column, f"{column} + 1", f"({column} % 3)"])
 
     def _alias(self) -> str:
         self._aliases += 1

@@ -72,6 +72,26 @@ def test_only_rows_that_differ_are_written(view: View, tables: tuple[Table, Tabl
     assert _bits(rows(view.table)) == _bits(_expected(tables))
 
 
+SAYS = {"here": "incrementally, without Spark", "in Spark": "incrementally, by Spark"}
+"""What a commit says of a refresh of changes; of the third way it says what it says of the first refresh."""
+
+
+@pytest.mark.parametrize("way", [pytest.param(way, marks=[] if way == "here" else [pytest.mark.slow]) for way in WAYS])
+def test_a_commit_says_how_it_was_refreshed(
+    request: pytest.FixtureRequest, store: Store, tables: tuple[Table, Table], way: str
+) -> None:
+    one, _ = tables
+    lake = store if way == "here" else SparkStore(request.getfixturevalue("spark"), store)
+    view = lake.create_materialized_view("shop.w", "SELECT id, n + 1 AS n FROM shop.a", options=WAYS[way])
+    by = "without Spark" if way == "here" else "by Spark"
+    for expected in (f"as a whole, {by}", SAYS.get(way, f"as a whole, {by}")):
+        one.write([{"id": 1, "n": len(expected), "d": 0.0}])
+        done = view.refresh()
+        assert done is not None
+        assert view.table.snapshots(1)[0].parameters == {"refresh": expected}
+        assert done.whole == expected.startswith("as a whole")
+
+
 def test_nothing_is_written_where_nothing_differs(view: View, tables: tuple[Table, Table]) -> None:
     one, other = tables
     one.write([{"id": n, "n": n, "d": value} for n, value in enumerate(SPECIAL)])
