@@ -31,6 +31,23 @@ def _run(program: Program, rows: pa.Table, name: str) -> list[tuple[object, ...]
 
 
 @pytest.mark.parametrize(
+    ("expression", "precision", "scale"),
+    [
+        ("m * 2", 12, 2),
+        ("m + 100", 11, 2),
+        ("0.908 * l", 24, 3),
+        ("i - n", 18, 5),
+        ("(007) * m", 12, 2),
+        ("m * a", 14, 2),
+    ],
+)
+def test_an_integer_beside_a_decimal_has_its_digits(expression: str, precision: int, scale: int) -> None:
+    query = f"SELECT {expression} AS v FROM r"
+    program = translated({"r": ROWS.schema, "out": query}, ["out"], in_utc=True)
+    assert program.relations["out"].schema.field("v").type == pa.decimal128(precision, scale)
+
+
+@pytest.mark.parametrize(
     ("expression", "expected"),
     [
         ("1 / 4", 0.25),

@@ -33,6 +33,9 @@ TABLES = {
 }
 
 
+FIRST = "SELECT star, n AS m, row_number() OVER (PARTITION BY star ORDER BY id) AS place FROM orders"
+
+
 def definition_of(name: str) -> TableDefinition:
     try:
         return TABLES[name]
@@ -78,6 +81,18 @@ def planned(text: str, *key: str) -> Incremental | Whole:
         ("SELECT o.id, p.id AS p FROM orders o, planets p", ["id", "p"]),
         ("WITH x AS (SELECT id AS i, n FROM orders) SELECT i FROM x AS y WHERE n > 1", ["i"]),
         ("SELECT p.id FROM orders o, planets p WHERE o.id = p.id", ["id"]),
+        ("SELECT o.id, p.name FROM orders o LEFT JOIN planets p ON o.n + 1 = p.id", ["id"]),
+        ("SELECT o.id, mass FROM orders o JOIN stars s ON s.star = split_part(o.star, '|', 2)", ["id"]),
+        ("SELECT p.id FROM orders o JOIN planets p ON o.id = p.id * 2", ["id"]),
+        ("SELECT o.id FROM orders o, planets p WHERE p.id = (o.n % 10)", ["id"]),
+        ("SELECT * FROM (SELECT *, n + 1 AS m FROM orders) WHERE m > 3", ["id"]),
+        (f"SELECT star, m FROM ({FIRST}) WHERE place <= 1 AND star IS NOT NULL", ["star"]),
+        (f"SELECT q.star FROM ({FIRST}) AS q WHERE q.star <> '' AND q.place < 2", ["star"]),
+        (f"SELECT star, o.id FROM orders o JOIN ({FIRST}) AS f USING (star) WHERE f.place = 1", ["id"]),
+        (
+            "SELECT id FROM (SELECT *, row_number() OVER (PARTITION BY star ORDER BY id) AS p FROM orders) WHERE p = 1",
+            ["id"],
+        ),
         (
             "SELECT o.id, s.n FROM orders o LEFT JOIN (SELECT size, count(*) AS n FROM planets GROUP BY size) s "
             "ON s.size = o.n",
@@ -153,6 +168,9 @@ def test_a_text_that_means_something_else_to_spark_is_not_taken_apart(setting: s
             ["star"],
             ["star"],
         ),
+        ("SELECT to_date(at) AS d FROM orders WHERE at IS NOT NULL GROUP BY to_date(at)", ["d"], ["to_date(at)"]),
+        ("SELECT hour(at) AS h FROM orders WHERE at > '2026-01-01' GROUP BY hour(at)", ["h"], ["hour(at)"]),
+        ("SELECT n * 2 - id AS m FROM orders GROUP BY n * 2 - id", ["m"], ["n * 2 - id"]),
         ("SELECT star AS s, max(n) AS m FROM orders WHERE n > 2 AND (star = 'x') GROUP BY s", ["s"], ["star"]),
         (
             "SELECT coalesce(star, '-') AS st, n FROM orders o GROUP BY st, o.n",
@@ -257,8 +275,29 @@ def test_a_group_may_follow_from_the_driving_row_alone(group: str, direct: bool)
         ("SELECT o.id FROM orders o JOIN sky.parts p ON o.star = p.a", "lack a of the primary key of sky.parts"),
         ("SELECT o.id FROM orders o, planets p", "lack id of the primary key of shop.planets"),
         ("SELECT o.id, p.id AS p FROM orders o LEFT JOIN planets p ON o.star = p.star", "p, which may be null"),
-        ("SELECT o.id FROM orders o LEFT JOIN planets p ON o.star = p.id", "int64, with a column that is string"),
-        ("SELECT o.id FROM orders o LEFT JOIN planets p ON o.n + 1 = p.id", "p is joined without a column that has to"),
+        ("SELECT o.id FROM orders o LEFT JOIN planets p ON o.star = p.id", "int64, with a value that is string"),
+        ("SELECT o.id FROM orders o LEFT JOIN planets p ON o.n + 0.5 = p.id", "joined without a column that has to"),
+        ("SELECT o.id FROM orders o LEFT JOIN planets p ON p.id = p.size + o.n", "joined without a column that has to"),
+        ("SELECT o.id FROM orders o JOIN planets p ON p.id = abs(o.n)", "lack id of the primary key of shop.planets"),
+        (
+            "SELECT o.id FROM orders o WHERE EXISTS (SELECT 1 FROM planets p WHERE p.star = concat(star, o.star))",
+            "has to equal one of the query around it",
+        ),
+        (f"SELECT star, m FROM ({FIRST}) WHERE place <= 2 AND star IS NOT NULL", "has no primary key"),
+        (f"SELECT star, m FROM ({FIRST}) WHERE place = 1 OR star IS NOT NULL", "has no primary key"),
+        (f"SELECT star, m FROM ({FIRST}) WHERE place = 1", "star, which may be null"),
+        (
+            f"SELECT star FROM ({FIRST.replace('row_number', 'rank')}) WHERE place = 1 AND star IS NOT NULL",
+            "has no primary key",
+        ),
+        (
+            f"SELECT m FROM ({FIRST.replace('star, n', 'n')}) WHERE place = 1",
+            "has no primary key",
+        ),
+        ("SELECT to_date(star) AS d FROM stars GROUP BY to_date(star)", "may be null"),
+        ("SELECT amount + 1 AS m FROM orders GROUP BY amount + 1", "may be null"),
+        ("SELECT n + 0.5 AS m FROM orders GROUP BY n + 0.5", "may be null"),
+        ("SELECT n % 3 AS m FROM orders GROUP BY n % 3", "may be null"),
         (
             "SELECT o.id FROM orders o JOIN stars s ON s.star = o.star RIGHT JOIN planets p ON o.n = p.id",
             "a RIGHT JOIN",
