@@ -77,7 +77,7 @@ def test_rows_that_are_compared_here_are_those_of_spark(
         assert "and this process compares them" in views[query].explain()[-1]
         views[query].refresh()
     assert not computed, "the first refresh replaces all rows, which Spark writes"
-    for _ in range(depth.times(4, deep=40)):
+    for _ in range(depth.times(2, deep=40)):
         change(tables, dice)
         for view in views.values():
             done = view.refresh()

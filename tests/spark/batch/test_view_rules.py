@@ -24,7 +24,7 @@ def tables(store: Store) -> dict[str, Table]:
     return created_tables(store)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(32))
 def test_a_view_of_every_shape_equals_its_query(
     lake: SparkStore, tables: dict[str, Table], seed: int, depth: Depth

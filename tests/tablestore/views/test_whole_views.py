@@ -29,7 +29,11 @@ def tables(store: Store) -> tuple[Table, Table]:
     return tuple(store.create_table(f"shop.{name}", columns, primary_key=["id"]) for name in "ab")  # type: ignore[return-value]
 
 
-@pytest.fixture(params=[pytest.param(way, marks=[] if way == "here" else [pytest.mark.slow]) for way in WAYS])
+MARKS = {"here": [], "in Spark": [pytest.mark.slow], "compared here": [pytest.mark.slow, pytest.mark.deep]}
+"""Histories of the third way are in tests/spark/batch/test_view_cost.py each time."""
+
+
+@pytest.fixture(params=[pytest.param(way, marks=MARKS[way]) for way in WAYS])
 def view(request: pytest.FixtureRequest, store: Store, tables: tuple[Table, Table]) -> View:
     """The view, computed in each way."""
     options = WAYS[request.param]
