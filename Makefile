@@ -111,6 +111,7 @@ bench: env jars  ## Run the benchmarks; ARGS go to the first
 	@$(BIN)/python -m tests.bench.sql
 	@$(BIN)/python -m tests.bench.joins --spark
 	@$(BIN)/python -m tests.bench.views
+	@$(BIN)/python -m tests.bench.nexmark
 	@$(BIN)/python -m tests.bench.lookups
 	@$(BIN)/python -m tests.bench.temporal_joins
 
