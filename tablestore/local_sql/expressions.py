@@ -461,10 +461,12 @@ def _chosen(conditions: list[Typed], results: list[Typed], rest: Typed) -> Typed
 
 def _with_digits(node: exp.Expr, found: Typed) -> Typed:
     """Returns an integer as the DECIMAL with which Spark computes: one that is written out has as many digits."""
-    while isinstance(node, exp.Paren):
-        node = node.this
-    if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):
-        raise NotLocalError("it computes with a DECIMAL and a negative integer that is written out")
+    written = node
+    while isinstance(written, exp.Paren | exp.Neg | exp.Cast):
+        written = written.this
+        node = node.this if isinstance(node, exp.Paren) else node
+    if isinstance(written, exp.Literal) and node is not written:  # as 5L, which is CAST(5 AS BIGINT) here
+        raise NotLocalError("it computes with a DECIMAL and an integer that is written out with a sign or a type")
     kind = decimal_type(len(str(int(node.name))), 0) if isinstance(node, exp.Literal) else as_decimal(found.kind)
     return Typed(found.cast(kind), kind, found.uses)
 

@@ -25,7 +25,7 @@ __all__ = [
 _INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]
 _FLOATS = [pa.float32(), pa.float64()]
 _DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 20}
-"""The digits of that DECIMAL."""
+"""The digits of the DECIMAL that Spark makes of an integer beside one."""
 _MOST_DIGITS = 38
 _NAMES = {
     pa.bool_(): "BOOLEAN",

@@ -165,6 +165,7 @@ class ViewRunner:
     def __call__(self, job: WriteJob) -> Sequence[TaskOutcome]:
         """Computes the rows, and writes them."""
         work, most = self._work, self._definition.options["view.local-memory"]
+        self.by_spark = self.compared = False  # a write may begin again
         if is_key_join(work):
             return write_join(work, self._engines.tasks, job)
         return self._engines.first_here(

@@ -29,6 +29,7 @@ def joined(join: exp.Join, earlier: tuple[Input, ...], added: Input) -> tuple[In
     pairs = tuple(_pairs(join, both, last))
     match kind:
         case "" | "INNER" | "CROSS":
+            # one row of the added table may also make a value that a column of an earlier one has to equal
             found = (*earlier, replace(added, equal=pairs))
             return _among_members(
                 conjuncts(join.args.get("on")),

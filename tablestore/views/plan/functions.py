@@ -14,7 +14,16 @@ from tablestore.views.plan.nodes import Name
 from tablestore.views.plan.scope import NotPlainError, Scope
 from tablestore.views.sql.view_query import WINDOW, shown
 
-__all__ = ["check_functions", "check_units", "check_windows", "is_repeatable", "is_time", "is_window", "truncates_time"]
+__all__ = [
+    "check_functions",
+    "check_signs",
+    "check_units",
+    "check_windows",
+    "is_repeatable",
+    "is_time",
+    "is_window",
+    "truncates_time",
+]
 
 ORDERED = {
     "first", "first_value", "last", "last_value", "any_value", "collect_list", "collect_set", "array_agg", "listagg",
@@ -87,6 +96,22 @@ def check_units(tokens: Sequence[Token]) -> None:
                 raise NotPlainError(f"it has {token.text}() with the unit '{one.text}', which Spark does not know")
             if not is_text and any(one.text.lower() in units.split() for units in _UNITS.values()):
                 raise NotPlainError(f"it has {token.text}() with {one.text}, which is a column and no unit")
+
+
+_BEFORE_A_VALUE = {
+    TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE, TokenType.NULLSAFE_EQ,
+    TokenType.PLUS, TokenType.DASH, TokenType.STAR, TokenType.SLASH, TokenType.MOD, TokenType.DIV, TokenType.L_PAREN,
+    TokenType.COMMA, TokenType.SELECT, TokenType.DISTINCT, TokenType.WHERE, TokenType.ON, TokenType.AND, TokenType.OR,
+    TokenType.NOT, TokenType.WHEN, TokenType.THEN, TokenType.ELSE, TokenType.CASE, TokenType.BETWEEN, TokenType.IN,
+    TokenType.GROUP_BY, TokenType.HAVING, TokenType.PARTITION_BY,
+}  # fmt: skip
+
+
+def check_signs(tokens: Sequence[Token]) -> None:
+    """Raises `NotPlainError` for a plus before a value: it makes a number of a text, and sqlglot leaves it out."""
+    for before, token in pairwise(tokens):
+        if token.token_type is TokenType.PLUS and before.token_type in _BEFORE_A_VALUE:
+            raise NotPlainError("it has + before a value, by which a text becomes a number")
 
 
 def check_windows(windows: Sequence[exp.Expr], scope: Scope, key: Sequence[Name] | None) -> None:

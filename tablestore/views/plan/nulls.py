@@ -8,11 +8,12 @@ from sqlglot import exp
 from tablestore.views.plan.functions import is_time, is_window, truncates_time
 from tablestore.views.plan.nodes import Block, Name, Scan
 from tablestore.views.plan.scope import Scope
+from tablestore.views.plan.values import type_of
 from tablestore.views.sql.clauses import conjuncts
 
 __all__ = ["may_be_null"]
 
-_NULL_FOR_NULL = (exp.Paren, exp.Neg, exp.Upper, exp.Lower, exp.Length, exp.Not)
+_NULL_FOR_NULL = (exp.Paren, exp.Upper, exp.Lower, exp.Length, exp.Not)
 _PARTS_OF_TIMES = (
     exp.Year, exp.Quarter, exp.Month, exp.Day, exp.DayOfMonth, exp.DayOfWeek, exp.DayOfYear, exp.WeekOfYear, exp.Hour,
     exp.Minute, exp.Second, exp.TsOrDsToDate,
@@ -33,7 +34,9 @@ def may_be_null(expression: exp.Expr, tree: exp.Select, scope: Scope) -> bool:
         last = expression.args.get("default" if isinstance(expression, exp.Case) else "false")
         results = [branch.args["true"] for branch in branches]
         return last is None or any(may_be_null(part, tree, scope) for part in (*results, last))
-    if isinstance(expression, _NULL_FOR_NULL):
+    if isinstance(expression, _NULL_FOR_NULL) or (
+        isinstance(expression, exp.Neg) and _is_number(expression.this, scope)
+    ):
         return may_be_null(expression.this, tree, scope)
     if truncates_time(expression, scope):
         return may_be_null(expression.this, tree, scope)
@@ -55,15 +58,13 @@ def _is_cast_to_day(expression: exp.Expr) -> bool:
     return isinstance(expression, exp.Cast) and expression.to.this == exp.DType.DATE
 
 
+def _is_number(expression: exp.Expr, scope: Scope) -> bool:
+    kind = type_of(expression, scope)
+    return kind is not None and (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
 def _is_integer(expression: exp.Expr, scope: Scope) -> bool:
-    """Returns whether it is computed from integers alone, which are columns or written out."""
-    if isinstance(expression, exp.Paren | exp.Neg):
-        return _is_integer(expression.this, scope)
-    if isinstance(expression, _OF_INTEGERS):
-        return _is_integer(expression.left, scope) and _is_integer(expression.right, scope)
-    if isinstance(expression, exp.Literal):
-        return not expression.is_string and expression.name.isdecimal()
-    kind = scope.type_of(expression)
+    kind = type_of(expression, scope)
     return kind is not None and pa.types.is_integer(kind)
 
 

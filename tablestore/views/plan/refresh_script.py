@@ -27,7 +27,7 @@ from tablestore.views.plan.nodes import (
     columns_of,
     scans_of,
 )
-from tablestore.views.plan.row_key import row_key, sources_of_key
+from tablestore.views.plan.row_key import key_of, row_key, sources_of_key
 from tablestore.views.plan.view_plan import Incremental
 from tablestore.views.sql.select_text import Span
 from tablestore.views.sql.view_query import TableUse
@@ -157,7 +157,7 @@ class _Writer:
             return self.relation(f"SELECT {named} FROM {self._addresses(node)}")
         if isinstance(node, Block) and node.form is Form.ROWS and self._has_new_rows(node):
             own = row_key(node.inputs) or ()
-            if len(own) == len(key):  # else two columns of it are one of the result
+            if key_of(node) == tuple(key):  # else the key has more columns, or two of them are one of the result
                 [number] = self._changed(node)
                 columns = [name.column for name in own]
                 return self._values_of_images(node.inputs[number].node, columns, key, is_keys=False)

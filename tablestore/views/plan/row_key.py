@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tablestore.views.plan.nodes import Block, Form, Input, Name, Node, Scan
 
-__all__ = ["columns_equal_to", "key_of", "row_key", "sources_of_key"]
+__all__ = ["columns_equal_to", "key_of", "key_of_input", "row_key", "sources_of_key"]
 
 
 def key_of(node: Node) -> tuple[str, ...] | None:
@@ -31,7 +31,8 @@ def key_of(node: Node) -> tuple[str, ...] | None:
     return tuple(found) or None
 
 
-def _key(source: Input) -> tuple[str, ...] | None:
+def key_of_input(source: Input) -> tuple[str, ...] | None:
+    """Returns the same of the rows of an input that WHERE leaves."""
     return key_of(source.node) or source.first_by or None
 
 
@@ -42,7 +43,7 @@ def row_key(inputs: Sequence[Input]) -> tuple[Name, ...] | None:
     has at most one row for these.
     """
     sources = sources_of_key(inputs)
-    keys = {number: _key(inputs[number]) for number in sources}
+    keys = {number: key_of_input(inputs[number]) for number in sources}
     if any(key is None for key in keys.values()):
         return None
     return tuple(Name(number, column) for number, key in keys.items() for column in key or ())
@@ -69,7 +70,7 @@ def _determined(known: set[int], inputs: Mapping[int, Input]) -> set[int]:
 
 
 def _has_one_row(number: int, known: set[int], inputs: Mapping[int, Input]) -> bool:
-    key = _key(inputs[number])
+    key = key_of_input(inputs[number])
     if key is None:
         return False
     equal = {own for own, other in inputs[number].equal if other.sources <= known}

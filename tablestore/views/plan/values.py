@@ -22,13 +22,15 @@ _CASTS = {
     exp.DType.SMALLINT: pa.int16(),
     exp.DType.INT: pa.int32(),
     exp.DType.BIGINT: pa.int64(),
-    exp.DType.TEXT: pa.string(),
     exp.DType.DATE: pa.date32(),
 }
+"""Types of casts. Of texts sqlglot knows no length."""
 
 
 def value_of(expression: exp.Expr, scope: Scope) -> Name | Term | None:
     """Returns a value of joined rows; None if it is no column, and no expression whose type is known here."""
+    while isinstance(expression, exp.Paren):
+        expression = expression.this
     if (name := scope.whole(expression)) is not None:
         return name
     columns = [scope.whole(column) for column in walked(expression, exp.Column)]
@@ -60,14 +62,20 @@ def type_of(expression: exp.Expr, scope: Scope) -> pa.DataType | None:
         return kind if kind is not None and pa.types.is_integer(kind) else None
     if isinstance(expression, _OF_INTEGERS):
         return _wider(type_of(expression.left, scope), type_of(expression.right, scope))
-    if type(expression) is exp.Cast and not expression.to.expressions:
+    if isinstance(expression, exp.Cast) and not expression.to.expressions:
         return _CASTS.get(expression.to.this) if type_of(expression.this, scope) is not None else None
-    if isinstance(expression, _OF_TEXTS):
+    if isinstance(expression, _OF_TEXTS) and not _is_one_text(expression):
         first = expression.expressions if isinstance(expression, exp.Concat) else [expression.this]
         parts = [part for value in expression.args.values() for part in _listed(value)]
         texts = all(type_of(part, scope) == pa.string() for part in first)
         return pa.string() if texts and all(type_of(part, scope) is not None for part in parts) else None
     return None
+
+
+def _is_one_text(expression: exp.Expr) -> bool:
+    """Returns whether it is written as several literals side by side, which sqlglot takes for CONCAT."""
+    parts = expression.expressions if isinstance(expression, exp.Concat) else []
+    return bool(parts) and all(isinstance(part, exp.Literal) for part in parts)
 
 
 def _integer(text: str) -> pa.DataType | None:
@@ -83,6 +91,6 @@ def _wider(one: pa.DataType | None, other: pa.DataType | None) -> pa.DataType | 
 
 
 def _listed(value: object) -> list[exp.Expr]:
-    """Returns the expressions in an argument of a node, which may have settings of sqlglot's, too."""
+    """Returns the expressions in an argument of a node, beside which sqlglot keeps settings."""
     values = value if isinstance(value, list) else [value]
     return [one for one in values if isinstance(one, exp.Expr)]

@@ -18,11 +18,11 @@ from filestore.model.text import name_list
 from filestore.model.types import is_key_type
 from tablestore.views.plan.block_reader import has_collation, read_nodes
 from tablestore.views.plan.exactness import is_exact
-from tablestore.views.plan.functions import check_units, is_repeatable
+from tablestore.views.plan.functions import check_signs, check_units, is_repeatable
 from tablestore.views.plan.join_query import JoinQuery, Side
 from tablestore.views.plan.join_table import GivenTable, output_key
 from tablestore.views.plan.nodes import Block, Form, Node, Scan, UnionAll, columns_of, scans_of
-from tablestore.views.plan.row_key import columns_equal_to, key_of, row_key, sources_of_key
+from tablestore.views.plan.row_key import columns_equal_to, key_of_input, row_key, sources_of_key
 from tablestore.views.plan.scope import NotPlainError
 from tablestore.views.plan.two_tables import join_of_node
 from tablestore.views.plan.with_clause import without_with
@@ -137,6 +137,7 @@ def plan_view(
     try:
         query = without_with(query)
         check_units(query.tokens)
+        check_signs(query.tokens)
         node = read_nodes(query, definitions)
         exact = is_exact(query, definitions)
         join = _key_join(query, node, definitions)
@@ -144,7 +145,8 @@ def plan_view(
             return Incremental(query, node, output_key(join, definitions[join.left]), exact=exact, join=join)
         _check_changes(node)
         try:
-            plan = Incremental(query, node, _natural_key(node, primary_key), exact=exact)
+            key = _natural_key(node, primary_key)
+            plan = Incremental(query, node, _with_more(key, spelled(primary_key, columns_of(node))), exact=exact)
         except NotPlainError:
             if not primary_key:
                 raise
@@ -229,6 +231,11 @@ def spelled(key: Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:
     return tuple(known.get(name.lower(), name) for name in key)
 
 
+def _with_more(key: tuple[str, ...], given: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns the key that was given if it has all columns of the one that follows, and more: then it is one, too."""
+    return given if set(given) > set(key) else key
+
+
 def _natural_key(node: Block | UnionAll, given: Sequence[str]) -> tuple[str, ...]:
     """Returns the key that follows from a query; raises `NotPlainError` if none does, or if it may be null."""
     if isinstance(node, UnionAll):
@@ -238,8 +245,8 @@ def _natural_key(node: Block | UnionAll, given: Sequence[str]) -> tuple[str, ...
         return tuple(_group_key(node, without_nulls))
     names = row_key(node.inputs)
     if not names:
-        scans = (node.inputs[number].node for number in sources_of_key(node.inputs))
-        missing = next((one for one in scans if key_of(one) is None), None)
+        sources = (node.inputs[number] for number in sources_of_key(node.inputs))
+        missing = next((one.node for one in sources if key_of_input(one) is None), None)
         what = missing.table if isinstance(missing, Scan) else "a subquery of it"
         raise NotPlainError(f"{what} has no primary key")
     found = []

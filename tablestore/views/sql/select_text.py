@@ -147,7 +147,7 @@ class WithText:
 
 
 def with_text(tokens: Sequence[Token]) -> WithText | None:
-    """Takes a query apart that begins with WITH; returns None if it has no SELECT outside of parentheses."""
+    """Takes a query apart that begins with WITH; returns None if no SELECT or FROM is outside of parentheses."""
     begins = (TokenType.SELECT, TokenType.FROM)
     begin = next((number for number, token in outside(tokens) if token.token_type in begins), None)
     if begin is None:

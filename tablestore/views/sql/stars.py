@@ -50,10 +50,12 @@ class _Source:
     Attributes:
         alias: Its name; empty if it has none.
         names: Its columns.
+        table: ``database.table``, if it is one without a name of its own.
     """
 
     alias: str
     names: _Names
+    table: str = ""
 
     def listed(self, others: Sequence[_Source]) -> _Names:
         """Returns its columns as SELECT may name them, beside those of other sources; None if it cannot."""
@@ -92,8 +94,12 @@ class _Stars:
         trees, parts = list(_branches(tree)), union_parts(tokens)
         if not isinstance(tree, exp.Union) or len(trees) != len(parts):
             return None
-        [names, *_] = [self.of_query(branch, part, known) for branch, part in zip(trees, parts, strict=True)]
-        return names
+        before = len(self.edits)
+        found = [self.of_query(branch, part, known) for branch, part in zip(trees, parts, strict=True)]
+        if None in found:  # all branches have the same number of columns only with all stars, or with none
+            del self.edits[before:]
+            return None
+        return found[0]
 
     def _of_select(self, select: SelectText, known: Mapping[str, _Names]) -> _Names:
         tree, clauses = select.tree, select.clauses
@@ -103,26 +109,25 @@ class _Stars:
         spans = select.items("select")
         if sources is None or len(spans) != len(tree.expressions):
             return None
-        merges = any(join.args.get("using") or join.method for join in tree.args.get("joins") or [])
-        names: list[str] | None = []
-        for item, span in zip(tree.expressions, spans, strict=True):
-            if item.is_star:
-                found = [] if merges and isinstance(item, exp.Star) else _meant(item, sources)
-                listed = [source.listed(sources) for source in found]
-                if not found or not all(listed):
-                    names = None
-                    continue
-                self.edits.append((span, ", ".join(text for one in listed for text in one or ())))
-                own = [name for source in found for name in source.names or ()]
-            elif isinstance(item, exp.Alias | exp.Column | exp.Dot):
-                own = [item.alias_or_name]
-            else:
-                own = []  # of a column without a name nobody knows how Spark calls it
-            names = None if names is None or not own else names + own
-        return None if names is None else tuple(names)
+        found = [self._of_item(item, span, sources) for item, span in zip(tree.expressions, spans, strict=True)]
+        return None if None in found else tuple(name for names in found for name in names or ())
+
+    def _of_item(self, item: exp.Expr, span: Span, sources: Sequence[_Source]) -> _Names:
+        """Returns the names of what is a column of the result, or several; None if nobody knows how Spark calls it."""
+        if not item.is_star:
+            return (item.alias_or_name,) if isinstance(item, exp.Alias | exp.Column) else None
+        found = _meant(item, sources)
+        listed = [source.listed(sources) for source in found]
+        if not found or not all(listed):
+            return None
+        self.edits.append((span, ", ".join(text for one in listed for text in one or ())))
+        return tuple(name for source in found for name in source.names or ())
 
     def _sources(self, select: SelectText, known: Mapping[str, _Names]) -> list[_Source] | None:
-        """Returns what FROM has, and notes what the stars in it stand for; None if it cannot be taken apart."""
+        """Returns what FROM has, and notes what the stars in it stand for.
+
+        None if it cannot be taken apart, or if a join puts the columns in another order (USING, NATURAL).
+        """
         tree = select.tree
         joins = tree.args.get("joins") or []
         parts = [part.this for part in (tree.args.get("from_"), *joins) if part is not None]
@@ -130,6 +135,8 @@ class _Stars:
         if not parts or len(parts) != len(spans) or tree.args.get("laterals"):
             return None
         found = [self._source(part, span, select, known) for part, span in zip(parts, spans, strict=True)]
+        if any(join.args.get("using") or join.method for join in joins):
+            return None
         hidden = [False, *(join.kind in ("SEMI", "ANTI") for join in joins)]
         return [source for source, hides in zip(found, hidden, strict=True) if not hides]
 
@@ -142,7 +149,9 @@ class _Stars:
         if isinstance(part, exp.Subquery):
             names = self.of_query(part.this, select.within(span)[1:-1], known)
         elif isinstance(part, exp.Table) and span[0] in self.tables:
-            names = tuple(self.definition_of(self.tables[span[0]]).schema.names)
+            table = self.tables[span[0]]
+            names = tuple(self.definition_of(table).schema.names)
+            return _Source(part.alias_or_name, None if renames else names, "" if part.alias else table)
         elif isinstance(part, exp.Table) and not part.db:
             names = known.get(part.name.lower())
         return _Source(part.alias_or_name, None if renames else names)
@@ -163,6 +172,11 @@ def _meant(star: exp.Expr, sources: Sequence[_Source]) -> list[_Source]:
     """Returns the sources whose columns a star stands for; none of one with EXCEPT and the like, or of a STRUCT."""
     if isinstance(star, exp.Star):
         return list(sources) if is_plain_star(star) else []
-    if not isinstance(star, exp.Column) or len(star.parts) != 2 or not is_plain_star(star.this):
+    if not isinstance(star, exp.Column) or not is_plain_star(star.this):
         return []
-    return [source for source in sources if source.alias.lower() == star.table.lower()]
+    name = [part.name.lower() for part in star.parts[:-1]]
+    if len(name) == 1:
+        return [source for source in sources if source.alias.lower() == name[0]]
+    if any(source.alias.lower() == name[0] for source in sources):  # its column, which is a STRUCT
+        return []
+    return [source for source in sources if source.table.lower() == ".".join(name[-2:])]

@@ -235,7 +235,9 @@ def _uses(tree: exp.Expr, named: set[str], complete: Callable[[exp.Table], str])
     found = [
         table
         for table in tree.find_all(exp.Table)
-        if isinstance(table.this, exp.Identifier) and (table.db or table.name.lower() not in named)
+        if isinstance(table.this, exp.Identifier)
+        and (table.db or table.name.lower() not in named)
+        and table.find_ancestor(exp.Hint) is None  # which names tables by their aliases
     ]
     for table in sorted(found, key=position):
         time = _time_of(table)

@@ -53,7 +53,7 @@ def _text(dice: random.Random) -> str:
     one, other = dice.choice("st"), dice.choice(["t", "'it\\'s'", "'\\\\'", "''"])
     forms = [
         f"lower({one})", f"upper({one})", f"substring({one}, 2, {dice.choice('il3')})", f"concat({one}, {other})",
-        f"split_part({one}, '|', 2)", f"CAST({dice.choice(INTEGERS)} AS STRING)", f"lower(concat(s, '\\n', {other}))",
+        f"split_part({one}, '|', 2)", f"lower(concat(s, '\\n', {other}))",
     ]  # fmt: skip
     return dice.choice(forms)
 

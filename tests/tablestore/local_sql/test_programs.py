@@ -47,6 +47,13 @@ def test_an_integer_beside_a_decimal_has_its_digits(expression: str, precision: 
     assert program.relations["out"].schema.field("v").type == pa.decimal128(precision, scale)
 
 
+@pytest.mark.parametrize("integer", ["5L", "-5", "-(5)", "CAST(5 AS BIGINT)", "5Y", "(-5L)"])
+def test_an_integer_beside_a_decimal_is_a_literal_or_none(integer: str) -> None:
+    """5L and CAST(5 AS BIGINT) are one tree, and have different types beside a DECIMAL."""
+    with pytest.raises(NotLocalError, match="with a DECIMAL"):
+        translated({"r": ROWS.schema, "out": f"SELECT m * {integer} AS v FROM r"}, ["out"], in_utc=True)
+
+
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [

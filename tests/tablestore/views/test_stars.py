@@ -43,7 +43,8 @@ def expanded(text: str) -> str:
             "SELECT b.m, `q`.`i` FROM b JOIN (SELECT id AS i FROM a) q ON q.i = b.id",
         ),
         ("SELECT * FROM a LEFT SEMI JOIN b ON a.id = b.id", f"SELECT {A} FROM a LEFT SEMI JOIN b ON a.id = b.id"),
-        ("SELECT b.* FROM a JOIN b USING (id)", f"SELECT {B} FROM a JOIN b USING (id)"),
+        ("SELECT shop.a.*, Shop.B.* FROM a JOIN b ON a.id = b.id", f"SELECT {A}, {B} FROM a JOIN b ON a.id = b.id"),
+        ("SELECT lake.shop.a.* FROM a", f"SELECT {A} FROM a"),
         ("SELECT * FROM b UNION ALL SELECT * FROM b", f"SELECT {B} FROM b UNION ALL SELECT {B} FROM b"),
         (
             "SELECT * FROM (SELECT id FROM a UNION ALL (SELECT m FROM b)) u",
@@ -73,6 +74,13 @@ def test_a_star_stands_for_columns_wherever_it_is(text: str, result: str) -> Non
     "text",
     [
         "SELECT * FROM a JOIN b USING (id)",
+        "SELECT b.* FROM a JOIN b USING (id)",
+        "SELECT a.* FROM a LEFT SEMI JOIN b USING (id)",
+        "SELECT b.* FROM a NATURAL JOIN b",
+        "SELECT shop.a.* FROM a AS shop",
+        "SELECT * FROM (SELECT array(s)[0].x FROM a) q",
+        "SELECT * FROM b UNION ALL SELECT id, count(*) FROM a GROUP BY id",
+        "SELECT * FROM b UNION ALL SELECT * FROM b ORDER BY id, m",
         "SELECT * EXCEPT (n) FROM a",
         "SELECT a.s.* FROM a",
         "SELECT * FROM a JOIN VALUES (1) AS v(x) ON v.x = a.id",

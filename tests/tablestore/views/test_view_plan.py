@@ -10,7 +10,7 @@ from filestore.model.definition import TableDefinition
 from tablestore.views.plan.functions import ORDERED, ROWS_OF_ROWS
 from tablestore.views.plan.join_table import GivenTable
 from tablestore.views.plan.nodes import Block, Form
-from tablestore.views.plan.view_plan import Incremental, Mode, Whole, plan_view, with_key
+from tablestore.views.plan.view_plan import Incremental, Mode, Whole, check_key, plan_view, with_key
 from tablestore.views.plan.with_clause import without_with
 from tablestore.views.refresh_order import refresh_order
 from tablestore.views.sql.place import Place
@@ -84,6 +84,9 @@ def planned(text: str, *key: str) -> Incremental | Whole:
         ("SELECT o.id, p.name FROM orders o LEFT JOIN planets p ON o.n + 1 = p.id", ["id"]),
         ("SELECT o.id, mass FROM orders o JOIN stars s ON s.star = split_part(o.star, '|', 2)", ["id"]),
         ("SELECT p.id FROM orders o JOIN planets p ON o.id = p.id * 2", ["id"]),
+        ("SELECT o.id, p.name FROM orders o LEFT JOIN planets p ON CAST(o.star AS BIGINT) = p.id", ["id"]),
+        ("SELECT o.id, p.name FROM orders o LEFT JOIN planets p ON p.id = o.star::INT - 1L", ["id"]),
+        ("SELECT o.id FROM orders o JOIN planets p ON p.id = (o.planet_id)", ["id"]),
         ("SELECT o.id FROM orders o, planets p WHERE p.id = (o.n % 10)", ["id"]),
         ("SELECT * FROM (SELECT *, n + 1 AS m FROM orders) WHERE m > 3", ["id"]),
         (f"SELECT star, m FROM ({FIRST}) WHERE place <= 1 AND star IS NOT NULL", ["star"]),
@@ -294,6 +297,21 @@ def test_a_group_may_follow_from_the_driving_row_alone(group: str, direct: bool)
             f"SELECT m FROM ({FIRST.replace('star, n', 'n')}) WHERE place = 1",
             "has no primary key",
         ),
+        (
+            "SELECT o.id FROM orders o LEFT JOIN stars s ON s.star = concat(o.star, 'it''s')",
+            "joined without a column that has to",
+        ),
+        (
+            "SELECT o.id FROM orders o LEFT JOIN stars s ON s.star = CAST(o.n AS VARCHAR(3))",
+            "joined without a column that has to",
+        ),
+        ("SELECT o.id FROM orders o LEFT JOIN stars s ON s.star = +o.star", r"\+ before a value"),
+        (
+            f"SELECT f.star, e.what FROM ({FIRST}) AS f JOIN events e ON e.id = f.m WHERE f.place = 1",
+            "shop.events has no primary key",
+        ),
+        (f"SELECT n * {10**37} AS m FROM orders GROUP BY n * {10**37}", "may be null"),
+        ("SELECT -star AS m FROM stars GROUP BY -star", "may be null"),
         ("SELECT to_date(star) AS d FROM stars GROUP BY to_date(star)", "may be null"),
         ("SELECT amount + 1 AS m FROM orders GROUP BY amount + 1", "may be null"),
         ("SELECT n + 0.5 AS m FROM orders GROUP BY n + 0.5", "may be null"),
@@ -500,6 +518,31 @@ def test_a_key_that_is_given_has_no_nulls() -> None:
     assert with_key(plan, schema, ("Star",), Mode.REQUIRED) is plan
     with pytest.raises(InvalidRequest, match=r"the primary key of the result is \(star\)"):
         with_key(plan, schema, ("c",), Mode.AUTO)
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("SELECT o.id, p.id AS pid FROM orders o JOIN planets p ON p.id = o.planet_id % 10", ["ID", "pid"]),
+        ("SELECT n, count(*) AS c FROM orders GROUP BY n", ["c", "n"]),
+        (f"SELECT star, m FROM ({FIRST}) WHERE place = 1 AND star IS NOT NULL", ["star", "m"]),
+    ],
+)
+def test_a_key_with_more_columns_than_needed_is_one(text: str, key: list[str]) -> None:
+    """Views of the version before have such keys, where it did not see that fewer columns are enough."""
+    plan = planned(text, *key)
+    assert isinstance(plan, Incremental), plan
+    assert (plan.key, plan.given) == (tuple(name.lower() for name in key), False)
+    check_key(plan.key, key)
+
+
+def test_tables_in_hints_are_their_aliases() -> None:
+    """Their positions were those within the hint, and other names in the text were replaced."""
+    query = read("SELECT id, n + 1 AS m FROM (SELECT /*+ BROADCAST(planets) */ planets.id, size AS n FROM planets) q")
+    assert query.text == (
+        "SELECT id, n + 1 AS m FROM (SELECT /*+ BROADCAST(planets) */ planets.id, size AS n FROM `shop`.`planets`) q"
+    )
+    assert query.tables == ("shop.planets",)
 
 
 def test_a_key_has_to_be_exact() -> None:
