@@ -156,7 +156,7 @@ class Proposal:
         domains: New configurations of metadata domains; None removes one.
         metrics: Counts for the snapshot.
         notes: Sentences in the snapshot for people.
-        parameters: What the snapshot says of how it came about (`operationParameters`), by name.
+        parameters: Texts of the snapshot that say how it was made (`operationParameters`), by name.
     """
 
     operation: Operation

@@ -118,7 +118,7 @@ class Terms:
         retries: The runner may try a task more than once.
         basis: The stored rows on which the write rests; None if its rows are changes as they arrived.
         in_order: The rows are changes in the order in which they happened (`tablestore.writing.in_order`).
-        says: Returns what the snapshot says of how it came about; called behind the tasks.
+        says: Returns the texts of the snapshot that say how it was made; called behind the tasks.
     """
 
     app: AppVersion | None = None

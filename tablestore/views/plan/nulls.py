@@ -20,7 +20,7 @@ _PARTS_OF_TIMES = (
 )  # fmt: skip
 """Functions of a day or a moment, of which each one has a value."""
 _OF_INTEGERS = (exp.Add, exp.Sub, exp.Mul)
-"""What is too large is an error or another integer, and no null."""
+"""Functions whose results are errors or other integers where they are too large, and no nulls."""
 
 
 def may_be_null(expression: exp.Expr, tree: exp.Select, scope: Scope) -> bool:
