@@ -94,7 +94,7 @@ class TableWriter:
             base: The newest version, if the caller has just read it.
             basis: The stored rows on which the write rests; None if its rows are changes as they arrived.
             in_order: Whether they are in the order in which they happened: then each delete removes its key's row.
-            says: Returns the texts of the snapshot that say how it was made (`Snapshot.parameters`); called behind the runner.
+            says: Returns the texts of the snapshot that say how it was made (`Snapshot.parameters`), behind the runner.
 
         Returns:
             The snapshot that has the rows; the newest one where there was nothing to write.

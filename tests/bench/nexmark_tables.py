@@ -50,8 +50,9 @@ QUERIES: Mapping[str, str] = {
     "q7": "SELECT b.id, b.auction, b.price, b.bidder, b.at, m.until FROM n.bid AS b JOIN (SELECT max(price) AS most, "
     f"{_WINDOW}.end AS until FROM n.bid GROUP BY {_WINDOW}) AS m ON b.price = m.most "
     "WHERE b.at >= m.until - INTERVAL 10 SECONDS AND b.at < m.until",
-    "q8": f"SELECT p.id, p.name, p.begin FROM (SELECT id, name, {_WINDOW}.start AS begin FROM n.person) AS p JOIN "
-    f"(SELECT DISTINCT seller, {_WINDOW}.start AS begin FROM n.auction) AS a ON p.id = a.seller AND p.begin = a.begin",
+    "q8": f"SELECT p.id, p.name, p.begin FROM (SELECT id, name, {_WINDOW}.start AS begin FROM n.person GROUP BY id, "
+    f"name, {_WINDOW}) AS p JOIN (SELECT seller, {_WINDOW}.start AS begin FROM n.auction GROUP BY seller, {_WINDOW}) "
+    "AS a ON p.id = a.seller AND p.begin = a.begin",
     "q9": "SELECT id, item, seller, category, auction, bidder, price, bid_at FROM (SELECT a.*, b.auction, b.bidder, "
     "b.price, b.at AS bid_at, row_number() OVER (PARTITION BY a.id ORDER BY b.price DESC, b.at, b.id) AS place "
     "FROM n.auction AS a JOIN n.bid AS b ON a.id = b.auction WHERE b.at BETWEEN a.at AND a.expires) WHERE place <= 1",
@@ -106,7 +107,7 @@ class Nexmark:
         def made(name: str, columns: str, key: str = "id") -> Table:
             return store.create_table(f"n.{name}", columns, primary_key=[key], options=_NO_LOG)
 
-        columns = "id BIGINT, name STRING, city STRING, state STRING, at TIMESTAMP NOT NULL"
+        columns = "id BIGINT, name STRING NOT NULL, city STRING, state STRING, at TIMESTAMP NOT NULL"
         self.person = made("person", columns)
         columns = (
             "id BIGINT, item STRING, initial BIGINT, reserve BIGINT, at TIMESTAMP NOT NULL, expires TIMESTAMP NOT "

@@ -15,11 +15,19 @@ from sqlglot.tokenizer_core import Token
 
 from filestore.model.definition import TableDefinition
 from tablestore.views.plan.equal_columns import correlated, joined, searched, with_equal_columns
-from tablestore.views.plan.functions import check_functions, check_windows, is_time, is_window, truncates_time
+from tablestore.views.plan.functions import (
+    WINDOW_PARTS,
+    check_functions,
+    check_windows,
+    is_time,
+    is_window,
+    truncates_time,
+)
 from tablestore.views.plan.nodes import Address, Block, Form, Input, Item, Name, Scan, UnionAll
 from tablestore.views.plan.nulls import may_be_null
 from tablestore.views.plan.row_key import row_key
 from tablestore.views.plan.scope import NotPlainError, Scope, walked
+from tablestore.views.plan.values import type_of
 from tablestore.views.sql.clauses import conjuncts
 from tablestore.views.sql.select_text import SelectText, Span, union_parts
 from tablestore.views.sql.view_query import ViewQuery, parsed_query, shown
@@ -223,9 +231,12 @@ class _Reader:
                 place = _without_alias(select, tree.expressions[at], items[at])
             if (normal := scope.normal(expression)) not in known:
                 known.add(normal)
-                yield self._address(expression, place, _result_column(expression, tree, scope), tree, scope)
+                name, part = _result_column(expression, tree, scope)
+                yield self._address(expression, place, name, tree, scope, part)
 
-    def _address(self, expression: exp.Expr, place: Span, name: str, tree: exp.Select, scope: Scope) -> Address:
+    def _address(
+        self, expression: exp.Expr, place: Span, name: str, tree: exp.Select, scope: Scope, part: str = ""
+    ) -> Address:
         if expression.find(exp.Collate):
             raise NotPlainError(f"the group {shown(expression)} has a collation, by which one group has several texts")
         if expression.find(exp.Query):
@@ -233,7 +244,7 @@ class _Reader:
         sources = {root.name.source for root in scope.roots(expression)}
         one = sources.pop() if len(sources) == 1 else None
         local = one if one is not None and scope.inputs[one].member and _is_safe(expression, scope) else None
-        text = self.query.text[slice(*place)] + (".start" if is_window(expression) else "")
+        text = self.query.text[slice(*place)] + part
         whole = scope.whole(expression) if local is not None else None
         column = whole.column if whole is not None else ""
         return Address(name, text, shown(expression), local, may_be_null(expression, tree, scope), column)
@@ -355,7 +366,8 @@ def _branches(tree: exp.Expr) -> Iterator[exp.Select]:
 
 def _item(item: exp.Expr, tree: exp.Select, scope: Scope) -> Item:
     expression = item.unalias()
-    return Item(item.alias_or_name, scope.whole(expression), may_be_null(expression, tree, scope))
+    kind = type_of(expression, scope)
+    return Item(item.alias_or_name, scope.whole(expression), may_be_null(expression, tree, scope), kind)
 
 
 def _is_safe(expression: exp.Expr, scope: Scope) -> bool:
@@ -397,22 +409,25 @@ def _item_of(written: exp.Expr, tree: exp.Select, scope: Scope) -> int | None:
     return None
 
 
-def _result_column(expression: exp.Expr, tree: exp.Select, scope: Scope) -> str:
-    """Returns the column of the result that is a group's expression, or the start of its window; "" if none is."""
-    wanted = scope.normal(expression)
-    for item in tree.expressions:
-        column = item.unalias()
-        if is_window(expression):
-            by_name = (
-                isinstance(column, exp.Column)
-                and [part.name.lower() for part in column.parts] == ["window", "start"]
-                and scope.root(column) is None
-            )
-            in_full = (
-                isinstance(column, exp.Dot) and column.name.lower() == "start" and scope.normal(column.this) == wanted
-            )
-            if by_name or in_full:
-                return str(item.alias_or_name)
-        elif scope.normal(column) == wanted:
-            return str(item.alias_or_name)
-    return ""
+def _result_column(expression: exp.Expr, tree: exp.Select, scope: Scope) -> tuple[str, str]:
+    """Returns the column of the result that is a group's expression, "" if none is; and what is added to its text.
+
+    A window is a column by its start or its end, of which each follows from the other.
+    """
+    if not is_window(expression):
+        wanted = scope.normal(expression)
+        columns = (item.alias_or_name for item in tree.expressions if scope.normal(item.unalias()) == wanted)
+        return next(columns, ""), ""
+    for part in WINDOW_PARTS:
+        for item in tree.expressions:
+            if _is_part(item.unalias(), part, expression, scope):
+                return item.alias_or_name, f".{part}"
+    return "", f".{WINDOW_PARTS[0]}"
+
+
+def _is_part(column: exp.Expr, part: str, window: exp.Expr, scope: Scope) -> bool:
+    """Returns whether a column is the start, or the end, of the window by which a SELECT groups."""
+    if isinstance(column, exp.Dot):
+        return column.name.lower() == part and scope.normal(column.this) == scope.normal(window)
+    named = isinstance(column, exp.Column) and [one.name.lower() for one in column.parts] == ["window", part]
+    return named and scope.root(column) is None

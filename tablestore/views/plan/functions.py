@@ -15,10 +15,12 @@ from tablestore.views.plan.scope import NotPlainError, Scope
 from tablestore.views.sql.view_query import WINDOW, shown
 
 __all__ = [
+    "WINDOW_PARTS",
     "check_functions",
     "check_signs",
     "check_units",
     "check_windows",
+    "is_part_of_window",
     "is_repeatable",
     "is_time",
     "is_window",
@@ -46,9 +48,18 @@ _OF_ALL_PEERS = (
 """Functions with OVER whose value is the same for rows that are equal in ORDER BY."""
 
 
+WINDOW_PARTS = ("start", "end")
+"""The fields of a window. Rows without a time are in none, so they are never null."""
+
+
 def is_window(expression: exp.Expr) -> bool:
     """Returns whether it is Spark's function ``window``."""
     return isinstance(expression, exp.Anonymous) and expression.name == WINDOW
+
+
+def is_part_of_window(expression: exp.Expr) -> bool:
+    """Returns whether it is the start or the end of a window."""
+    return isinstance(expression, exp.Dot) and is_window(expression.this) and expression.name.lower() in WINDOW_PARTS
 
 
 _UNITS: Mapping[type[exp.Expr], str] = {

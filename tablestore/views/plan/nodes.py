@@ -128,12 +128,14 @@ class Item:
         name: Its name.
         origin: The column of an input that it is; None for any other expression.
         nullable: Whether it may be null, as far as that can be seen.
+        kind: Its type; None if it is another expression than a column, of which only Spark knows the type.
         numbers: Of ``row_number()`` the columns of the result by which its partitions are.
     """
 
     name: str
     origin: Name | None
     nullable: bool
+    kind: pa.DataType | None = None
     numbers: tuple[str, ...] = ()
 
 

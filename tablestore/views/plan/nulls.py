@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 from sqlglot import exp
 
-from tablestore.views.plan.functions import is_time, is_window, truncates_time
+from tablestore.views.plan.functions import is_part_of_window, is_time, is_window, truncates_time
 from tablestore.views.plan.nodes import Block, Name, Scan
 from tablestore.views.plan.scope import Scope
 from tablestore.views.plan.values import type_of
@@ -25,7 +25,7 @@ _OF_INTEGERS = (exp.Add, exp.Sub, exp.Mul)
 
 def may_be_null(expression: exp.Expr, tree: exp.Select, scope: Scope) -> bool:
     """Returns whether an expression over the joined rows of a SELECT may be null."""
-    if isinstance(expression, exp.Literal | exp.Boolean | exp.Is | exp.Count) or is_window(expression):
+    if _is_never_null(expression):
         return False
     if isinstance(expression, exp.Coalesce):
         return all(may_be_null(part, tree, scope) for part in (expression.this, *expression.expressions))
@@ -52,6 +52,12 @@ def may_be_null(expression: exp.Expr, tree: exp.Select, scope: Scope) -> bool:
             return False
     name = scope.whole(expression)
     return name is None or _column_may_be_null(name, scope)
+
+
+def _is_never_null(expression: exp.Expr) -> bool:
+    if is_window(expression) or is_part_of_window(expression):
+        return True
+    return isinstance(expression, exp.Literal | exp.Boolean | exp.Is | exp.Count)
 
 
 def _is_cast_to_day(expression: exp.Expr) -> bool:

@@ -103,8 +103,7 @@ def column_type(node: Node, column: str) -> pa.DataType | None:
     if isinstance(node, Scan):
         return node.definition.schema.column(column).type
     if isinstance(node, Block):
-        origin = next(item.origin for item in node.items if item.name == column)
-        return None if origin is None else column_type(node.inputs[origin.source].node, origin.column)
+        return next(item.kind for item in node.items if item.name == column)
     return None
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from filestore.model.types import is_wider
+from tablestore.views.plan.functions import is_part_of_window
 from tablestore.views.plan.nodes import Name, Term
 from tablestore.views.plan.scope import Scope, walked
 
@@ -55,6 +56,9 @@ def type_of(expression: exp.Expr, scope: Scope) -> pa.DataType | None:
         expression = expression.this
     if isinstance(expression, exp.Column):
         return scope.type_of(expression)
+    if is_part_of_window(expression):
+        kind = scope.type_of(expression.this.expressions[0])
+        return kind if kind is not None and pa.types.is_timestamp(kind) else None
     if isinstance(expression, exp.Literal):
         return pa.string() if expression.is_string else _integer(expression.name)
     if isinstance(expression, exp.Neg):

@@ -16,14 +16,14 @@ BY_SPARK = ("q5", "q7", "q8", "q11", "q12")
 
 
 @pytest.mark.slow
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("number", QUERIES)
 def test_a_query_is_right_at_each_step(lake: SparkStore, store: Store, number: str, depth: Depth) -> None:
     events = Nexmark(store)
     view, whole = created(lake, number)
     assert ("by Spark" in view.explain()[0]) == (number in BY_SPARK)
     assert ("incrementally" in view.explain()[0]) == (number != "q11")
-    for _ in range(depth.times(3, deep=8)):
+    for _ in range(depth.times(2, deep=4)):
         events.write(500, per_second=20)
         view.refresh()
         whole.rebuild()

@@ -75,6 +75,11 @@ def planned(text: str, *key: str) -> Incremental | Whole:
         ("SELECT id, unix_timestamp(at) AS seconds FROM orders", ["id"]),
         ("SELECT id FROM orders WHERE id IN (SELECT id FROM planets)", ["id"]),
         ("SELECT id FROM (SELECT id FROM orders) AS o", ["id"]),
+        (
+            "SELECT o.id, q.c FROM orders o LEFT JOIN (SELECT size + 1 AS m, count(*) AS c FROM planets "
+            "GROUP BY size + 1) q ON q.m = o.planet_id",
+            ["id"],
+        ),
         ("SELECT o.id FROM orders o LEFT SEMI JOIN planets p ON o.planet_id = p.id", ["id"]),
         ("SELECT o.id FROM planets p RIGHT JOIN orders o ON o.planet_id = p.id", ["id"]),
         ("SELECT o.id, p.id AS p FROM orders o JOIN planets p ON o.star = p.star", ["id", "p"]),
@@ -198,6 +203,11 @@ def test_a_text_that_means_something_else_to_spark_is_not_taken_apart(setting: s
             ["n", "window(at, '1 hour')"],
         ),
         (
+            "SELECT window(at, '1 hour').END AS until, n FROM orders GROUP BY n, window(at, '1 hour')",
+            ["n", "until"],
+            ["n", "window(at, '1 hour').end"],
+        ),
+        (
             "SELECT window.start, sum(n) AS s FROM orders GROUP BY window(at, '1 day')",
             ["start"],
             ["window(at, '1 day')"],
@@ -312,6 +322,11 @@ def test_a_group_may_follow_from_the_driving_row_alone(group: str, direct: bool)
         ),
         (f"SELECT n * {10**37} AS m FROM orders GROUP BY n * {10**37}", "may be null"),
         ("SELECT -star AS m FROM stars GROUP BY -star", "may be null"),
+        (
+            "SELECT o.id FROM orders o LEFT JOIN (SELECT window(star, '1 day').start AS s, count(*) AS n FROM stars "
+            "GROUP BY window(star, '1 day')) w ON w.s = o.star",
+            "joined without a column that has to",
+        ),
         ("SELECT to_date(star) AS d FROM stars GROUP BY to_date(star)", "may be null"),
         ("SELECT amount + 1 AS m FROM orders GROUP BY amount + 1", "may be null"),
         ("SELECT n + 0.5 AS m FROM orders GROUP BY n + 0.5", "may be null"),
@@ -441,6 +456,17 @@ def test_a_result_that_does_not_follow_from_rows_is_refused(text: str, sentence:
     with pytest.raises((InvalidRequest, Unsupported), match=sentence) as caught:
         read(text)
     assert caught.value.code == "view-query"
+
+
+def test_a_group_is_searched_by_the_part_of_its_window_that_is_a_column() -> None:
+    window = "window(at, '1 hour')"
+    for items, text in [("{}.end AS e", "end"), ("{0}.end AS e, {0}.start AS s", "start"), ("window.end", "end")]:
+        plan = planned(f"SELECT {items.format(window)} FROM orders GROUP BY {window}")
+        assert isinstance(plan, Incremental), plan
+        assert [group.text for group in block(plan).address] == [f"{window}.{text}"]
+    joined = f"SELECT o.id, w.e FROM orders o JOIN (SELECT {window}.end AS e FROM orders GROUP BY {window}) w ON true"
+    assert isinstance(plan := planned(joined), Incremental)
+    assert plan.key == ("id", "e")
 
 
 def test_a_sliding_window_makes_several_rows_of_one() -> None:
