@@ -57,7 +57,8 @@ def _require(pairs: Sequence[object], join: exp.Join, inputs: tuple[Input, ...],
         kinds = column_type(source.node, own), _type(inputs, name)
         if None in kinds:
             continue
-        raise NotPlainError(f"{source.alias} is joined by {own}, which is {kinds[0]}, with a value that is {kinds[1]}")
+        what = "a column" if isinstance(name, Name) else "a value"
+        raise NotPlainError(f"{source.alias} is joined by {own}, which is {kinds[0]}, with {what} that is {kinds[1]}")
     raise NotPlainError(f"{source.alias} is joined without a column that has to equal one of another table")
 
 

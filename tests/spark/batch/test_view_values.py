@@ -27,7 +27,6 @@ UNKNOWN = (
     "l + 0.5",
     "-s",
     "rand() + l",
-    "TRY_CAST(s AS INT)",
 )
 
 

@@ -288,7 +288,7 @@ def test_a_group_may_follow_from_the_driving_row_alone(group: str, direct: bool)
         ("SELECT o.id FROM orders o JOIN sky.parts p ON o.star = p.a", "lack a of the primary key of sky.parts"),
         ("SELECT o.id FROM orders o, planets p", "lack id of the primary key of shop.planets"),
         ("SELECT o.id, p.id AS p FROM orders o LEFT JOIN planets p ON o.star = p.star", "p, which may be null"),
-        ("SELECT o.id FROM orders o LEFT JOIN planets p ON o.star = p.id", "int64, with a value that is string"),
+        ("SELECT o.id FROM orders o LEFT JOIN planets p ON o.star = p.id", "int64, with a column that is string"),
         ("SELECT o.id FROM orders o LEFT JOIN planets p ON o.n + 0.5 = p.id", "joined without a column that has to"),
         ("SELECT o.id FROM orders o LEFT JOIN planets p ON p.id = p.size + o.n", "joined without a column that has to"),
         ("SELECT o.id FROM orders o JOIN planets p ON p.id = abs(o.n)", "lack id of the primary key of shop.planets"),

@@ -128,7 +128,7 @@ def test_random_histories(
     view: View, tables: tuple[Table, Table], depth: Depth, request: pytest.FixtureRequest
 ) -> None:
     dice = random.Random(request.node.name)
-    for _ in range(depth.times(4, deep=40)):
+    for _ in range(depth.times(3, deep=40)):
         for table in tables:
             some = dice.sample(range(12), dice.randrange(5))
             table.write([_row(dice, key) for key in some]) if some else table.compact(full=True)
