@@ -103,7 +103,7 @@ def _counted(proposal: Proposal, removes: Sequence[DataFile]) -> Proposal:
 
 
 def _parameters(proposal: Proposal) -> dict[str, str]:
-    """Returns the proposal's own, and the partitions that an overwrite or drop replaces, unless it is the whole table."""
+    """Returns the proposal's own, and the partitions that an overwrite or drop replaces, if not the whole table."""
     files, given = proposal.files, dict(proposal.parameters)
     if files.replaces.whole_table or files.restores is not None or not proposal.operation.replaces_partitions:
         return given
