@@ -106,6 +106,15 @@ def test_a_refresh_without_spark_equals_the_query(part: int, depth: Depth) -> No
                 {"s.a": [(1, 0, 0, None)], "s.c": [(1, 1, 7), (1, 2, 6)]},
             ],
         ),
+        # such a key has a column more
+        (
+            "SELECT a.id, c.v FROM c JOIN a ON c.p = a.id AND c.q = a.id",
+            ("id", "v"),
+            [
+                {"s.a": [(1, 0, 0, None)], "s.c": [(1, 1, 5), (1, 2, 6)]},
+                {"s.a": [(1, 0, 0, None)], "s.c": [(1, 1, 7), (1, 2, 6)]},
+            ],
+        ),
         # a row leaves its group, and nothing else is left in it
         (
             "SELECT x AS g, count(*) AS n FROM a GROUP BY x",
@@ -123,7 +132,16 @@ def test_a_refresh_without_spark_equals_the_query(part: int, depth: Depth) -> No
             ],
         ),
     ],
-    ids=["null-groups", "self-join", "hidden-partner", "twice-in-a-subquery", "one-column", "left-group", "flips"],
+    ids=[
+        "null-groups",
+        "self-join",
+        "hidden-partner",
+        "twice-in-a-subquery",
+        "one-column",
+        "more-columns",
+        "left-group",
+        "flips",
+    ],  # fmt: skip
 )
 def test_a_history(query: str, key: tuple[str, ...], states: Sequence[State]) -> None:
     full = [{table: state.get(table, []) for table in TABLES} for state in states]
