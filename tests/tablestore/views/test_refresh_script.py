@@ -141,7 +141,7 @@ def test_a_refresh_without_spark_equals_the_query(part: int, depth: Depth) -> No
         "more-columns",
         "left-group",
         "flips",
-    ],  # fmt: skip
+    ],
 )
 def test_a_history(query: str, key: tuple[str, ...], states: Sequence[State]) -> None:
     full = [{table: state.get(table, []) for table in TABLES} for state in states]
