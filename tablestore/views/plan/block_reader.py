@@ -15,6 +15,7 @@ from sqlglot.tokenizer_core import Token
 
 from filestore.model.definition import TableDefinition
 from tablestore.views.plan.equal_columns import correlated, joined, searched, with_equal_columns
+from tablestore.views.plan.first_rows import numbered_by, with_first_rows
 from tablestore.views.plan.functions import (
     WINDOW_PARTS,
     check_functions,
@@ -28,8 +29,7 @@ from tablestore.views.plan.nulls import may_be_null
 from tablestore.views.plan.row_key import row_key
 from tablestore.views.plan.scope import NotPlainError, Scope, walked
 from tablestore.views.plan.values import type_of
-from tablestore.views.sql.clauses import conjuncts
-from tablestore.views.sql.select_text import SelectText, Span, union_parts
+from tablestore.views.sql.select_text import SelectText, Span, union_nodes, union_parts
 from tablestore.views.sql.view_query import ViewQuery, parsed_query, shown
 
 __all__ = ["has_collation", "read_nodes"]
@@ -146,7 +146,7 @@ class _Reader:
             inputs = (read,) if not number else joined(joins[number - 1], inputs, read)
         if len(inputs) > 1 and not all(source.alias for source in inputs):
             raise NotPlainError("it has a subquery in FROM without a name")
-        return _with_first_rows(tree, with_equal_columns(tree, inputs))
+        return with_first_rows(tree, with_equal_columns(tree, inputs))
 
     def _input(self, part: exp.Expr, span: Span, select: SelectText) -> Input:
         if isinstance(part, exp.Table):
@@ -270,7 +270,7 @@ class _Reader:
             local = name.source if source.member else None
             address.append(Address(result, text, text, local, True, name.column if source.member else ""))
         items = [
-            replace(item, numbers=_numbered_by(written.unalias(), block.items, scope))
+            replace(item, numbers=numbered_by(written.unalias(), block.items, scope))
             for item, written in zip(block.items, tree.expressions, strict=True)
         ]
         return replace(block, form=Form.PARTITIONS, items=tuple(items), address=tuple(address))
@@ -280,32 +280,6 @@ def _without_alias(select: SelectText, item: exp.Expr, span: Span) -> Span:
     return select.expression(span) if isinstance(item, exp.Alias) else span
 
 
-def _numbered_by(expression: exp.Expr, items: Sequence[Item], scope: Scope) -> tuple[str, ...]:
-    """Returns the columns of the result by which ``row_number()`` has partitions; none if it is another expression."""
-    if not isinstance(expression, exp.Window) or not isinstance(expression.this, exp.RowNumber):
-        return ()
-    names = [scope.whole(part) for part in expression.args.get("partition_by") or []]
-    found = [next((item.name for item in items if name is not None and item.origin == name), "") for name in names]
-    return tuple(found) if all(found) else ()
-
-
-def _with_first_rows(tree: exp.Select, inputs: tuple[Input, ...]) -> tuple[Input, ...]:
-    """Notes of which inputs WHERE leaves the first row of each partition, as ``place = 1`` of a ``row_number()``."""
-    where, scope, found = tree.args.get("where"), Scope(inputs), list(inputs)
-    for condition in conjuncts(where.this if where is not None else None):
-        if not isinstance(condition, exp.EQ | exp.LTE | exp.LT) or condition.right.sql() != _FIRST[type(condition)]:
-            continue
-        name = scope.whole(condition.left)
-        if name is None or not isinstance(node := inputs[name.source].node, Block):
-            continue
-        numbers = next(item.numbers for item in node.items if item.name == name.column)
-        if inputs[name.source].member:
-            found[name.source] = replace(found[name.source], first_by=numbers)
-    return tuple(found)
-
-
-_FIRST: Mapping[type[exp.Expr], str] = {exp.EQ: "1", exp.LTE: "1", exp.LT: "2"}
-"""Comparisons with a number that rows fulfil whose own number is 1."""
 _SETS = exp.Rollup | exp.Cube | exp.GroupingSets
 
 
@@ -349,19 +323,16 @@ def _check_names_of_qualify(tree: exp.Select, items: Sequence[Item], scope: Scop
 
 
 def _branches(tree: exp.Expr) -> Iterator[exp.Select]:
-    while isinstance(tree, exp.Subquery) and not any(value for name, value in tree.args.items() if name != "this"):
-        tree = tree.this
-    if isinstance(tree, exp.Select):
-        yield tree
-        return
-    if not isinstance(tree, exp.Union) or tree.args.get("distinct"):
-        what = "UNION without ALL" if isinstance(tree, exp.Union) else type(tree).__name__.upper()
-        raise NotPlainError(f"it is a {what} of queries")
-    for name, value in tree.args.items():
-        if value and name not in ("this", "expression", "distinct"):
-            raise NotPlainError(f"it has {_NAMES_OF_CLAUSES.get(name, name.upper())} behind UNION ALL")
-    yield from _branches(tree.this)
-    yield from _branches(tree.expression)
+    for node in union_nodes(tree):
+        if isinstance(node, exp.Select):
+            yield node
+            continue
+        if not isinstance(node, exp.Union) or node.args.get("distinct"):
+            what = "UNION without ALL" if isinstance(node, exp.Union) else type(node).__name__.upper()
+            raise NotPlainError(f"it is a {what} of queries")
+        for name, value in node.args.items():
+            if value and name not in ("this", "expression", "distinct"):
+                raise NotPlainError(f"it has {_NAMES_OF_CLAUSES.get(name, name.upper())} behind UNION ALL")
 
 
 def _item(item: exp.Expr, tree: exp.Select, scope: Scope) -> Item:

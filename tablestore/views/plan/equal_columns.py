@@ -12,7 +12,7 @@ from filestore.model.types import is_wider
 from tablestore.views.plan.nodes import Input, Name, Term
 from tablestore.views.plan.scope import NotPlainError, Scope, column_type, walked
 from tablestore.views.plan.values import value_of
-from tablestore.views.sql.clauses import conjuncts
+from tablestore.views.sql.clauses import conditions_of_where, conjuncts
 
 __all__ = ["correlated", "joined", "searched", "with_equal_columns"]
 
@@ -103,13 +103,11 @@ def _comparable(inputs: Sequence[Input], *values: Name | Term) -> bool:
 
 def with_equal_columns(tree: exp.Select, inputs: tuple[Input, ...]) -> tuple[Input, ...]:
     """Adds the equalities of WHERE between members, as in ``FROM a, b WHERE a.x = b.k``."""
-    where = tree.args.get("where")
-    conditions = conjuncts(where.this if where is not None else None)
 
     def once(name: Name, value: Name | Term) -> bool:  # that of two columns holds in both directions
         return isinstance(value, Term) or value.source < name.source
 
-    return _among_members(conditions, inputs, once)
+    return _among_members(conditions_of_where(tree), inputs, once)
 
 
 def _among_members(
@@ -127,8 +125,7 @@ def _among_members(
 
 def correlated(inner: exp.Select, own: Scope, scope: Scope) -> Iterator[Equal]:
     """Yields the columns of a subquery's table that have to equal a value of the query around it."""
-    where = inner.args.get("where")
-    for condition in conjuncts(where.this if where is not None else None):
+    for condition in conditions_of_where(inner):
         if not isinstance(condition, exp.EQ):
             continue
         for one, other in ((condition.left, condition.right), (condition.right, condition.left)):

@@ -9,7 +9,7 @@ from tablestore.views.plan.functions import is_part_of_window, is_time, is_windo
 from tablestore.views.plan.nodes import Block, Name, Scan
 from tablestore.views.plan.scope import Scope
 from tablestore.views.plan.values import type_of
-from tablestore.views.sql.clauses import conjuncts
+from tablestore.views.sql.clauses import conditions_of_where
 
 __all__ = ["may_be_null"]
 
@@ -46,8 +46,7 @@ def may_be_null(expression: exp.Expr, tree: exp.Select, scope: Scope) -> bool:
     if isinstance(expression, _OF_INTEGERS) and _is_integer(expression, scope):
         return any(may_be_null(part, tree, scope) for part in (expression.left, expression.right))
     normal = scope.normal(expression)
-    where = tree.args.get("where")
-    for condition in conjuncts(where.this if where is not None else None):
+    for condition in conditions_of_where(tree):
         if _is_not_null(condition, normal, scope):
             return False
     name = scope.whole(expression)

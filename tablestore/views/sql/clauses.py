@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-__all__ = ["conjuncts", "is_plain_star", "other_clauses", "system_time"]
+__all__ = ["conditions_of_where", "conjuncts", "is_plain_star", "other_clauses", "system_time"]
 
 
 def other_clauses(tree: exp.Select) -> list[str]:
@@ -27,6 +27,12 @@ def conjuncts(condition: exp.Expr | None) -> Iterator[exp.Expr]:
             yield from conjuncts(part)
     elif condition is not None:
         yield condition
+
+
+def conditions_of_where(tree: exp.Select) -> Iterator[exp.Expr]:
+    """Yields the conditions of WHERE that AND connects; none without WHERE."""
+    where = tree.args.get("where")
+    return conjuncts(None if where is None else where.this)
 
 
 def system_time(table: exp.Expr) -> exp.Expr | None:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-__all__ = ["SelectText", "Span", "WithText", "closing", "edited", "outside", "union_parts", "with_text"]
+__all__ = ["SelectText", "Span", "WithText", "closing", "edited", "outside", "union_nodes", "union_parts", "with_text"]
 
 Span = tuple[int, int]
 """The positions of a part of the text: that of its first character, and that behind its last one."""
@@ -154,6 +154,16 @@ def with_text(tokens: Sequence[Token]) -> WithText | None:
         return None
     opening = [number for number, token in outside(tokens[:begin]) if token.token_type is TokenType.L_PAREN]
     return WithText(tuple(tokens[number : closing(tokens, number) + 1] for number in opening), tokens[begin:])
+
+
+def union_nodes(tree: exp.Expr) -> Iterator[exp.Expr]:
+    """Yields each UNION of a tree before the queries that it connects; the query itself if it is none."""
+    while isinstance(tree, exp.Subquery) and not any(value for name, value in tree.args.items() if name != "this"):
+        tree = tree.this
+    yield tree
+    if isinstance(tree, exp.Union):
+        yield from union_nodes(tree.this)
+        yield from union_nodes(tree.expression)
 
 
 def union_parts(tokens: Sequence[Token]) -> list[Sequence[Token]]:

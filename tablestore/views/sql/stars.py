@@ -6,7 +6,7 @@ columns are not known, such as those of VALUES, or where no name would mean them
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -15,7 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from filestore.model.definition import TableDefinition
 from filestore.model.names import quoted
 from tablestore.views.sql.clauses import is_plain_star
-from tablestore.views.sql.select_text import SelectText, Span, union_parts, with_text
+from tablestore.views.sql.select_text import SelectText, Span, union_nodes, union_parts, with_text
 
 __all__ = ["without_stars"]
 
@@ -91,7 +91,8 @@ class _Stars:
             tokens = text.rest
         if isinstance(tree, exp.Select):
             return self._of_select(SelectText(tree, tuple(tokens)), known)
-        trees, parts = list(_branches(tree)), union_parts(tokens)
+        trees = [node for node in union_nodes(tree) if not isinstance(node, exp.Union)]
+        parts = union_parts(tokens)
         if not isinstance(tree, exp.Union) or len(trees) != len(parts):
             return None
         before = len(self.edits)
@@ -155,17 +156,6 @@ class _Stars:
         elif isinstance(part, exp.Table) and not part.db:
             names = known.get(part.name.lower())
         return _Source(part.alias_or_name, None if renames else names)
-
-
-def _branches(tree: exp.Expr) -> Iterator[exp.Expr]:
-    """Yields the queries that UNION connects; the query itself if it is none of these."""
-    while isinstance(tree, exp.Subquery) and not any(value for name, value in tree.args.items() if name != "this"):
-        tree = tree.this
-    if not isinstance(tree, exp.Union):
-        yield tree
-        return
-    yield from _branches(tree.this)
-    yield from _branches(tree.expression)
 
 
 def _meant(star: exp.Expr, sources: Sequence[_Source]) -> list[_Source]:
