@@ -125,8 +125,12 @@ def refresh_script(plan: Incremental, since: Mapping[str, int], until: Mapping[s
         until: The version whose result will be stored.
     """
     writer = _Writer(plan, since, until)
-    keys = writer.touched()
-    rows = writer.relation(_matching(writer.new_rows(keys), plan.key, keys, plan.key))
+    if writer.has_changed(plan.node):
+        keys = writer.touched()
+        rows = writer.relation(_matching(writer.new_rows(keys), plan.key, keys, plan.key))
+    else:  # only tables of queries have changed that WITH names and nothing reads
+        rows = writer.no_rows()
+        keys = writer.relation(f"SELECT {', '.join(map(quoted, plan.key))} FROM {rows}", is_keys=True)
     return Script(dict(writer.relations), keys, rows)
 
 
@@ -181,6 +185,10 @@ class _Writer:
             return self._images(node, new=True)
         return self._restricted(node, [_column(node, name) for name in key], keys, key, new=True)
 
+    def no_rows(self) -> str:
+        """Returns the relation with the columns of the result and no rows."""
+        return self.relation(f"SELECT * FROM {self._all(self.plan.node, new=True)} WHERE false")
+
     def _has_new_rows(self, block: Block) -> bool:
         """Returns whether the images of the query are all new rows of the keys that changes reach, each once."""
         if self.plan.given:
@@ -199,7 +207,7 @@ class _Writer:
         return len(changed) == 1 and changed[0].member and self._has_each_once(changed[0].node)
 
     def _changed(self, block: Block) -> tuple[int, ...]:
-        return tuple(number for number, source in enumerate(block.inputs) if self._has_changed(source.node))
+        return tuple(number for number, source in enumerate(block.inputs) if self.has_changed(source.node))
 
     def _images(self, node: Node, new: bool) -> str:
         """Returns a relation with rows of a node in one version: all that the other one does not have, and maybe more.
@@ -242,7 +250,7 @@ class _Writer:
         """
         found = []
         for number, source in enumerate(block.inputs):
-            if not self._has_changed(source.node):
+            if not self.has_changed(source.node):
                 continue
             if source.member:
                 taken = [_in_place_of(source, self._images(source.node, new))]
@@ -285,7 +293,7 @@ class _Writer:
                 return self._united(node, [self._all(one, new) for one in node.branches])
 
     def _images_or_none(self, block: Block, new: bool) -> str:
-        if self._has_changed(block):
+        if self.has_changed(block):
             return self._images(block, new)
         return self.relation(f"SELECT * FROM {self._all(block, new)} WHERE false")
 
@@ -373,7 +381,8 @@ class _Writer:
 
     # ---------------------------------------------------------------------------------------- tables
 
-    def _has_changed(self, node: Node) -> bool:
+    def has_changed(self, node: Node) -> bool:
+        """Returns whether a node reads a table that has changed."""
         return any(self.since[scan.table] != self.until[scan.table] for scan in scans_of(node))
 
     def _reading(self, what: Rows | Changed) -> str:

@@ -165,6 +165,29 @@ def test_a_key_that_two_rows_have_is_noticed_though_one_has_not_changed(query: s
     assert _refreshes(Shape(query, ("v",)), states, _run) == _REPEATED
 
 
+@pytest.mark.parametrize(
+    ("query", "key"),
+    [
+        ("SELECT a.id, e.v FROM a JOIN e ON e.x = a.id", ("id", "v")),
+        ("SELECT id, x FROM a", ()),
+        ("SELECT id, count(*) OVER (PARTITION BY x) AS n FROM a", ()),
+        ("SELECT x AS g, count(*) AS n FROM a WHERE x IS NOT NULL GROUP BY x", ()),
+        ("SELECT DISTINCT x, y FROM a", ("x", "y")),
+        ("SELECT id, x, 1 AS branch FROM a UNION ALL SELECT id, y, 2 AS branch FROM a", ("id", "branch")),
+    ],
+    ids=["given", "rows", "partitions", "groups", "distinct", "union"],
+)
+def test_a_change_of_a_table_of_which_the_result_has_nothing(query: str, key: tuple[str, ...]) -> None:
+    """WITH may name a query that nothing reads. Its table is one of the view's, and its changes reach no row."""
+    states = [
+        {"s.a": [(1, 1, 5, None), (2, 2, 6, None)], "s.b": [], "s.c": [], "s.e": [(1, 3)]},
+        {"s.a": [(1, 1, 5, None), (2, 2, 6, None)], "s.b": [(1, 2, None)], "s.c": [], "s.e": [(1, 3)]},
+        {"s.a": [(1, 1, 5, None), (2, 3, 6, None)], "s.b": [(1, 3, None)], "s.c": [], "s.e": [(1, 3)]},
+    ]
+    for run in (_run, _run_here):
+        assert _refreshes(Shape(f"WITH unread AS (SELECT * FROM b) {query}", key), states, run) == ""
+
+
 def _history(dice: random.Random, run: Run) -> str:
     """Runs the refreshes of a random query over random changes; returns why it ended early, or ""."""
     states = [
