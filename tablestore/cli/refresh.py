@@ -161,12 +161,15 @@ class _Views:
 
 def _refresh_one(opened: _Views, name: str, rebuild: bool, stopped: threading.Event | None, every: float) -> None:
     """Refreshes a view and those that it reads, once or until the command is stopped; an error ends the command."""
+    from tablestore.views.shared_versions import SharedVersions
+
     views = [opened.open(one) for one in opened.named(name)]
     if stopped is None:
+        versions = SharedVersions()
         for view in views:
             doing(f"view {view.table.identifier}")
             is_named = view is views[-1]  # the last one, which reads the others
-            found = view.rebuild() if rebuild and is_named else view.refresh()
+            found = view.rebuild(versions) if rebuild and is_named else view.refresh(versions)
             if found is not None:
                 _report(opened.output, view, found)
             elif is_named:
@@ -175,8 +178,9 @@ def _refresh_one(opened: _Views, name: str, rebuild: bool, stopped: threading.Ev
     last = False
     while not last:
         last = stopped.wait(every)  # what was committed before is still added
+        versions = SharedVersions()
         for view in views:
-            for found in view.follow(lambda: True):
+            if (found := view.caught_up(versions)) is not None:
                 _report(opened.output, view, found)
 
 

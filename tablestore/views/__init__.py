@@ -17,6 +17,7 @@ view_errors    errors about the tables of a view, with its name
 view_creation  the table of a view. Pure but for what an engine says of its columns
 creation       creates the table of a view
 opening        opens, lists, drops and compares views
+shared_versions  of each table the one version that the views of a chain read
 refresh_order  the order of views that read other views. Pure
 refreshing     refreshes views, each behind those that it reads
 upkeep         refreshes all views of a catalog, round after round

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from filestore.errors import NotFound, TableStoreError
+from tablestore.views.shared_versions import SharedVersions
 from tablestore.views.view import Refreshed, View
 
 __all__ = ["RefreshOutcome", "Upkeep", "pause_after"]
@@ -69,6 +70,8 @@ class Upkeep:
     def round(self) -> Iterator[RefreshOutcome]:
         """Refreshes each view that is not waiting after a failure, and yields how each ended.
 
+        All read the same version of each table (`SharedVersions`).
+
         An error that is none of ours is a fault of the program, and ends the round.
 
         A view that was created is found within `LIST_SECONDS`, and one that was dropped is none any more.
@@ -77,10 +80,11 @@ class Upkeep:
             self._list()
         except TableStoreError as error:  # the views that are known are refreshed all the same
             yield RefreshOutcome(None, error=error)
+        versions = SharedVersions()
         for name in self._names:
             kept = self._kept.setdefault(name, _Kept())
             if self.clock_s() >= kept.next_s:
-                outcome = self._refreshed(name, kept)
+                outcome = self._refreshed(name, kept, versions)
                 if outcome is not None:
                     yield outcome
 
@@ -91,12 +95,11 @@ class Upkeep:
             self._listed_s = now
             self._kept = {name: kept for name, kept in self._kept.items() if name in self._names}
 
-    def _refreshed(self, name: str, kept: _Kept) -> RefreshOutcome | None:
+    def _refreshed(self, name: str, kept: _Kept, versions: SharedVersions) -> RefreshOutcome | None:
         """Refreshes a view; returns None for one that was dropped."""
         try:
             kept.view = kept.view or self.open_view(name)
-            # of two processes that refresh it at once, the one that was later looks again
-            result = next(kept.view.follow(lambda: True), None)
+            result = kept.view.caught_up(versions)
         except TableStoreError as error:
             if isinstance(error, NotFound) and self._is_gone(name):
                 return None

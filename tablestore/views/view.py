@@ -23,6 +23,7 @@ from tablestore.views.holds import Holds
 from tablestore.views.query_method import QueryMethod
 from tablestore.views.refresh_method import RefreshMethod, RefreshStep
 from tablestore.views.refresh_plan import RefreshPlan, read_versions, rebuilt, same_columns, same_types
+from tablestore.views.shared_versions import SharedVersions
 from tablestore.views.sql.view_query import VIEW_QUERY, parse_view
 from tablestore.views.view_errors import errors_of_view
 from tablestore.writing.commit_metrics import CommitMeter
@@ -38,7 +39,7 @@ _Planned = Callable[[TableState, Sequence[TableState]], RefreshPlan | None]
 _MOST_LOOKS = 10
 """A refresh begins so many times if other processes overtake it, or if what it is about to read expires."""
 _RETRIED = ("other-refresh", "inputs-expired")
-"""The conflicts after which `View.follow` refreshes again."""
+"""The conflicts after which `View.caught_up` refreshes again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +127,16 @@ class View:
         except (NotFound, InvalidRequest, Unsupported) as error:
             return cannot_be_refreshed(self.table.identifier, error)
 
-    def refresh(self) -> Refreshed | None:
+    def refresh(self, versions: SharedVersions | None = None) -> Refreshed | None:
         """Updates the view to the newest versions of its inputs as one commit; returns None if nothing is new.
 
         It reads what changed in the tables since the last refresh, and works the rows of the result out that depend on
         it, if the query allows that. All rows are computed again by the first refresh, if the versions since the last
         one have expired, if a column was replaced by another of its name, and, once the view is opened again, if a
         table was created again.
+
+        Args:
+            versions: The versions that other views of a chain have read, in whose place the newest ones would be.
 
         Raises:
             NotFound: a table does not exist any more; ``table-replaced``: it was created again, so open the view again.
@@ -142,36 +146,43 @@ class View:
                 a table let its versions expire before the refresh could hold one. Nothing was changed.
             Unavailable: a store did not answer. Refresh again: what was committed is not repeated.
         """
-        return self._refresh(self._method.planned)
+        return self._refresh(self._method.planned, versions)
 
-    def rebuild(self) -> Refreshed:
+    def rebuild(self, versions: SharedVersions | None = None) -> Refreshed:
         """Computes all rows of the view again from the newest versions of its inputs, and replaces the stored ones.
 
-        Raises as `refresh`.
+        Arguments and errors are those of `refresh`.
         """
-        result = self._refresh(lambda output, states: rebuilt(output, *states))
+        result = self._refresh(lambda output, states: rebuilt(output, *states), versions)
         assert result is not None, "there is always something to rebuild"
         return result
 
-    def _refresh(self, planned: _Planned) -> Refreshed | None:
+    def _refresh(self, planned: _Planned, versions: SharedVersions | None) -> Refreshed | None:
+        versions = SharedVersions() if versions is None else versions
         with self._named_errors():
-            return self._refreshed_to_newest(planned)
+            return self._refreshed_to(versions, planned)
 
     def _named_errors(self) -> AbstractContextManager[None]:
         """Makes errors name the view."""
         return errors_of_view(self.table, self.inputs)
 
-    def _refreshed_to_newest(self, planned: _Planned) -> Refreshed | None:
+    def _refreshed_to(self, versions: SharedVersions, planned: _Planned) -> Refreshed | None:
         for _ in range(_MOST_LOOKS):
-            output, states = self.table.filestore.state(), self._newest()
+            output = self.table.filestore.state()
+            states = tuple(versions.of(table.filestore, output) for table in self.inputs)
             self._method.check(output, states)
             plan = planned(output, states)
             if plan is None:
                 self._holds.keep([state.version for state in states])
+                versions.put(self.table.filestore, output)
                 return None
             held, before = self._held(plan, output, states)
             if held:
-                return self._refreshed(RefreshStep(plan, output, states, before))
+                done = self._refreshed(RefreshStep(plan, output, states, before))
+                versions.put(self.table.filestore, self.table.filestore.state(done.version))
+                return done
+            for table in self.inputs:
+                versions.forget(table.filestore)
         if self._is_other(output):
             raise self._overtaken("again and again")
         raise Conflict(
@@ -181,6 +192,15 @@ class View:
             code="inputs-expired",
             again=True,
         )
+
+    def caught_up(self, versions: SharedVersions | None = None) -> Refreshed | None:
+        """Refreshes the view, and looks again where other processes were faster; else as `refresh`."""
+        while True:
+            try:
+                return self.refresh(versions)
+            except Conflict as error:
+                if error.code not in _RETRIED:
+                    raise
 
     def follow(self, stop: Stop = None, every: timedelta = timedelta(seconds=1)) -> Iterator[Refreshed]:
         """Refreshes endlessly, and yields the result of each refresh that committed. Raises as `refresh`.
@@ -193,12 +213,7 @@ class View:
         """
         while True:
             last = stop is not None and (stop.is_set() if isinstance(stop, Event) else stop())
-            try:
-                refreshed = self.refresh()
-            except Conflict as error:
-                if error.code not in _RETRIED:
-                    raise
-                continue
+            refreshed = self.caught_up()
             if refreshed is not None:
                 yield refreshed
             if last:
