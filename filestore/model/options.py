@@ -382,6 +382,14 @@ OPTIONS: Mapping[str, Option] = {
             "view.local-memory. With more, and with 0, Spark finds what changes reach, in several steps.",
         ),
         Option(
+            "view.check",
+            "enum",
+            one_of("none", "sample"),
+            "none",
+            "With sample, a refresh that reads what changed computes a few rows anew first, drawn at random, and "
+            "compares them with the stored ones. If one is wrong, it computes all rows, and its commit says so.",
+        ),
+        Option(
             "view.removed-events",
             "enum",
             one_of("refuse", "keep"),

@@ -222,6 +222,7 @@ def _report_outcome(output: Format, outcome: RefreshOutcome) -> None:
 def _report(output: Format, view: View, found: Refreshed) -> None:
     name, read = view.table.identifier, dict(found.inputs)
     versions = ", ".join(f"{table} at version {version}" for table, version in read.items())
-    how = ", all rows computed again" if found.whole else ""
+    why = f", since {found.wrong} of the rows that were checked were wrong" if found.wrong else ""
+    how = f", all rows computed again{why}" if found.whole else ""
     text = f"{name} version {found.version}: {versions}{how}"
-    done(output, text, view=name, version=found.version, read=read, whole=found.whole)
+    done(output, text, view=name, version=found.version, read=read, whole=found.whole, wrong=found.wrong)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -27,6 +28,8 @@ from tablestore.views.sql.view_settings import other_meaning, settings_of
 from tablestore.writing.writer import TableWriter
 
 __all__ = ["QueryMethod", "explained_query"]
+
+logger = logging.getLogger(__name__)
 
 
 class QueryMethod(RefreshMethod):
@@ -93,7 +96,8 @@ class QueryMethod(RefreshMethod):
     def write(self, step: RefreshStep, writer: TableWriter) -> Written:
         """Computes rows, and writes those that differ from the stored ones, or replaces all."""
         plan = self._plan(step.output, step.states)
-        whole = step.before is None or isinstance(plan, Whole)
+        wrong = self._wrong(plan, step)
+        whole = step.before is None or isinstance(plan, Whole) or bool(wrong)
         since = None if whole else step.before
         compares = whole and step.before is not None and bool(plan.key)
         work = replace(self._work(plan, step.output, step.states, since), compares=compares)
@@ -110,9 +114,31 @@ class QueryMethod(RefreshMethod):
                 app=step.plan.app,
                 base=step.output,
                 retries=True,
-                says=lambda: refresh_says(whole=whole or runner.compared, by_spark=runner.by_spark),
+                says=lambda: refresh_says(whole=whole or runner.compared, by_spark=runner.by_spark, wrong=wrong),
             )
-        return Written(snapshot, whole or runner.compared, work.replaces)
+        return Written(snapshot, whole or runner.compared, work.replaces, wrong)
+
+    def _wrong(self, plan: ViewPlan, step: RefreshStep) -> int:
+        """Returns how many of a few stored rows are wrong, before a refresh that would keep them."""
+        options = step.output.definition.options
+        if options["view.check"] != "sample" or step.before is None or not isinstance(plan, Incremental):
+            return 0
+        work = replace(self._work(plan, step.output, step.before), samples=True)
+        try:
+            wrong = self.engines.compare(work, options["view.local-memory"]).different
+        except Unsupported as error:
+            if error.code != "needs-spark":
+                raise
+            logger.debug("rows of %s are not checked: %s", self.table.identifier, error)
+            return 0
+        if wrong:
+            logger.warning(
+                "%d rows of %s that were checked at version %d are wrong: all rows are computed",
+                wrong,
+                self.table.identifier,
+                step.output.version,
+            )
+        return wrong
 
     def _compares_here(self, work: QueryWork, step: RefreshStep) -> bool:
         """Returns whether Spark computes all rows, and this process compares them."""

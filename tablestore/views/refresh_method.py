@@ -27,11 +27,13 @@ class Written:
         snapshot: The commit. It may be that of another process with the same number.
         whole: Whether all rows were computed again.
         replaces: Whether they replace those that were stored.
+        wrong: How many stored rows were wrong before, of those that were checked.
     """
 
     snapshot: Snapshot
     whole: bool
     replaces: bool
+    wrong: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +53,16 @@ class RefreshStep:
     before: Sequence[TableState] | None
 
 
-def refresh_says(*, whole: bool, by_spark: bool = False) -> dict[str, str]:
+def refresh_says(*, whole: bool, by_spark: bool = False, wrong: int = 0) -> dict[str, str]:
     """Returns what the commit of a refresh says of it (`filestore.model.snapshot.Snapshot.parameters`).
 
     Args:
         whole: All rows were computed, instead of those that changes reach.
         by_spark: Spark has computed them.
+        wrong: Of the stored rows that were checked so many were wrong.
     """
-    return {"refresh": f"{'as a whole' if whole else 'incrementally'}, {'by' if by_spark else 'without'} Spark"}
+    why = f", since {wrong} of the rows that were checked were wrong" if wrong else ""
+    return {"refresh": f"{'as a whole' if whole else 'incrementally'}, {'by' if by_spark else 'without'} Spark{why}"}
 
 
 class RefreshMethod(ABC):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
 from threading import Event
@@ -63,11 +63,13 @@ class Refreshed:
         version: The version of the view.
         inputs: The version of each table of which it is the result.
         whole: Whether all rows were computed again, instead of those that changes affect.
+        wrong: How many rows were wrong before, of those that were checked (option ``view.check``).
     """
 
     version: int
     inputs: Mapping[str, int]
     whole: bool
+    wrong: int = field(default=0, repr=False)
 
 
 _METHODS: Mapping[str, type[RefreshMethod]] = {
@@ -300,7 +302,7 @@ class View:
         self._holds.keep(step.plan.until)
         self.table.in_writer.after_commit(step.output.definition)
         read = {table.identifier: at for table, at in zip(self.inputs, step.plan.until, strict=True)}
-        return Refreshed(version, read, written.whole)
+        return Refreshed(version, read, written.whole, written.wrong)
 
     @cached_property
     def _holds(self) -> Holds:

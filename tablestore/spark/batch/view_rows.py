@@ -6,12 +6,13 @@ The query itself runs as its text, over tables in the place of its own
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import and_, or_
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark program gives it
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
@@ -19,10 +20,13 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructFi
 from filestore.errors import Unsupported
 from filestore.model.names import quoted
 from filestore.model.rowkind import KIND_COLUMN
+from filestore.rows.frames import arrow_table
+from tablestore.spark.batch.columns import spark_type
 from tablestore.spark.batch.comparing import same
 from tablestore.spark.batch.plan_leaves import other_relation
 from tablestore.views.engines.query_work import QueryWork
-from tablestore.views.plan.refresh_script import OWN, Changed, Made, Matching, Query, Rows, refresh_script
+from tablestore.views.plan.refresh_script import check_script, refresh_script
+from tablestore.views.plan.script import OWN, Changed, Made, Matching, Query, Rows, Sampled, Script
 from tablestore.views.plan.view_plan import Incremental
 
 __all__ = ["ALIKE", "NEW", "STORED", "TableReader", "ViewRows", "counted_alike", "paired"]
@@ -91,17 +95,32 @@ class ViewRows:
         assert isinstance(plan, Incremental)
         assert work.since is not None
         script = refresh_script(plan, work.since, work.until)
+        frames = self._frames(script)
+        stored = _matching(self.stored(), plan.key, frames[script.keys])
+        return _differences(_as_stored(frames[script.rows]), stored, plan.key, repeated=plan.given)
+
+    def drawn(self) -> tuple[DataFrame, DataFrame]:
+        """Returns a few rows of the result, computed anew, and the stored rows of their keys."""
+        work = self.work
+        assert isinstance(work.plan, Incremental)
+        script = check_script(work.plan, work.until, Rows(work.output, work.version))
+        frames = self._frames(script)
+        return _as_stored(frames[script.rows]), frames[script.stored]
+
+    def _frames(self, script: Script) -> Mapping[str, DataFrame]:
+        """Returns the relations of a script, each of which has its name in the session."""
         frames: dict[str, DataFrame] = {}
         for name, made in script.relations.items():
             frames[name] = self._made(made)
             frames[name].createOrReplaceTempView(name)
-        stored = _matching(self.stored(), plan.key, frames[script.keys])
-        return _differences(_as_stored(frames[script.rows]), stored, plan.key, repeated=plan.given)
+        return frames
 
     def _made(self, made: Made) -> DataFrame:
         match made:
             case Rows():
                 return self._rows(made.table, made.version)
+            case Sampled():
+                return self._drawn(made)
             case Changed():
                 return self._changes(made)
             case Matching():
@@ -119,6 +138,12 @@ class ViewRows:
             self._changed[table] = images
         kinds = ("+U", "+I") if what.new else ("-U", "-D")
         return self._changed[table].where(F.col("rowkind").isin(*kinds)).drop("rowkind")
+
+    def _drawn(self, what: Sampled) -> DataFrame:
+        schema = self.work.state(what.table, what.version).definition.schema
+        arrow = pa.schema([field.with_nullable(True) for field in schema.to_arrow()])
+        found = [arrow_table(frame, arrow) for frame in self.work.drawn_rows(what, schema.names)]
+        return self.spark.createDataFrame(pa.concat_tables([arrow.empty_table(), *found]), spark_type(schema))
 
     def _query(self, frames: Sequence[DataFrame]) -> DataFrame:
         """Runs the query over other tables, one for each place at which it names a table.

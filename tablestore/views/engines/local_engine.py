@@ -25,7 +25,8 @@ from tablestore.local_sql.typed import identifier
 from tablestore.views.engines.local_comparison import counted, counted_by_key, differing
 from tablestore.views.engines.local_rows import Computed, LocalRows, Stored
 from tablestore.views.engines.query_work import QueryWork, RowCounts
-from tablestore.views.plan.refresh_script import OWN, Changed, Matching, Rows, Script, refresh_script
+from tablestore.views.plan.refresh_script import check_script, refresh_script
+from tablestore.views.plan.script import OWN, Changed, Matching, Rows, Sampled, Script
 from tablestore.views.plan.view_plan import Incremental, Whole
 from tablestore.views.sql.view_settings import in_utc, other_values
 from tablestore.writing.given_rows import GivenRows
@@ -115,21 +116,28 @@ class LocalQueries:
                 return given(replace(job, skip_unchanged=not work.replaces))
 
     def compare(self, work: QueryWork, most: int) -> RowCounts:
-        """Compares stored rows with the result; raises `NotLocalError`."""
+        """Compares stored rows with the result, all or a few; raises `NotLocalError`."""
         _require_settings(work)
-        relations = self._whole(work) | {_STORED: Rows(work.output, work.version)}
+        result, stored, relations = self._compared(work)
         rows = LocalRows(work, most)
-        program = _program(work, relations, rows, [_RESULT, _STORED])
-        stored = rows.schema(Rows(work.output, work.version))
+        program = _program(work, relations, rows, [result, stored])
+        schema = rows.schema(Rows(work.output, work.version))
         exact = isinstance(work.plan, Incremental) and work.plan.exact
         key = work.state(work.output, work.version).definition.primary_key
-        counts = (
-            counted_by_key(_RESULT, _STORED, stored, key, exact=exact) if key else counted(_RESULT, _STORED, stored)
-        )
+        counts = counted_by_key(result, stored, schema, key, exact=exact) if key else counted(result, stored, schema)
         with self._run(program, relations, rows, most) as database:
             [found] = database.rows(counts, pa.schema([(name, pa.int64()) for name in ("d", "r", "s")]))
         work.require_tables()
         return RowCounts(*(column[0].as_py() for column in found.columns))
+
+    def _compared(self, work: QueryWork) -> tuple[str, str, Mapping[str, Relation]]:
+        """Returns the relation with the result, that with the stored rows, and what makes them."""
+        stored = Rows(work.output, work.version)
+        if not work.samples:
+            return _RESULT, _STORED, self._whole(work) | {_STORED: stored}
+        assert isinstance(work.plan, Incremental)
+        script = check_script(work.plan, work.until, stored)
+        return script.rows, script.stored, dict(relations_of(script))
 
     # ------------------------------------------------------------------------------------------ programs
 
@@ -234,7 +242,7 @@ def relations_of(script: Script) -> Iterator[tuple[str, Relation]]:
     """Yields what the program of a refresh reads, and its queries, by name."""
     for name, made in script.relations.items():
         match made:
-            case Rows() | Changed():
+            case Rows() | Changed() | Sampled():
                 yield name, made
             case Matching():
                 yield f"{name}_rows", made

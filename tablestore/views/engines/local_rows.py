@@ -20,7 +20,7 @@ from tablestore.local_sql.refusal import NotLocalError
 from tablestore.reading.searched_rows import rows_of
 from tablestore.reading.version_changes import changes_between
 from tablestore.views.engines.query_work import QueryWork
-from tablestore.views.plan.refresh_script import Changed, Matching, Rows
+from tablestore.views.plan.script import Changed, Matching, Rows, Sampled
 
 __all__ = ["Computed", "LocalRows", "Stored"]
 
@@ -46,7 +46,7 @@ class Computed:
     size: int
 
 
-Stored = Rows | Changed | Matching
+Stored = Rows | Changed | Sampled | Matching
 """Rows of tables that a program reads."""
 
 
@@ -77,7 +77,7 @@ class LocalRows:
         rows = what.rows if isinstance(what, Matching) else what
         version = self.work.until.get(rows.table)
         if version is None:  # the view itself
-            assert isinstance(rows, Rows)
+            assert not isinstance(rows, Changed)
             version = rows.version
         return self._state(rows.table, version).definition.schema.to_arrow()
 
@@ -90,7 +90,8 @@ class LocalRows:
                 for table, names in self._named():
                     self._note(table, names)
                 continue
-            total += 0 if isinstance(what, Matching) else self._size(what, columns)  # those that are found are counted
+            if not isinstance(what, Matching | Sampled):  # those that are found are counted
+                total += self._size(what, columns)
             table = what.rows.table if isinstance(what, Matching) else what.table
             self._note(table, columns)
         if total > self.most:
@@ -125,6 +126,10 @@ class LocalRows:
                 found = iter([what.rows().select(columns)])
             case Rows():
                 found = self._rows(what, columns, None)
+            case Sampled():
+                own = self.schema(what)
+                schema = _nullable(pa.schema([own.field(name) for name in columns]))
+                found = (arrow_table(frame, schema) for frame in self.work.drawn_rows(what, columns))
             case Changed():
                 found = (rows.select(columns) for rows in self._images(what))
             case Matching():

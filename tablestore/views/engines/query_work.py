@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from filestore.delta.state import TableState
+from filestore.lazily import pl
+from filestore.reading.drawn_rows import drawn_rows
+from filestore.reading.scan import plan_scan
 from tablestore.table import Table
+from tablestore.views.plan.script import Sampled
 from tablestore.views.plan.view_plan import ViewPlan
 from tablestore.views.sql.view_query import ViewQuery
 
-__all__ = ["QueryWork", "RowCounts"]
+__all__ = ["DRAWN_ROWS", "QueryWork", "RowCounts"]
+
+DRAWN_ROWS = 20
+"""So many rows of each table, and of the view, are drawn where a few rows are compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,7 @@ class QueryWork:
         version: The version of it.
         tables: All these tables as the view has opened them, by name: another one may have a name meanwhile.
         known: Versions of them that have been read already, by name and number.
+        samples: Whether a comparison is one of a few rows, drawn at random, instead of all.
     """
 
     query: ViewQuery
@@ -43,6 +51,7 @@ class QueryWork:
     version: int = 0
     tables: Mapping[str, Table] = field(default_factory=dict)
     known: Mapping[tuple[str, int], TableState] = field(default_factory=dict)
+    samples: bool = False
 
     @property
     def replaces(self) -> bool:
@@ -53,6 +62,12 @@ class QueryWork:
         """Returns a version of a table."""
         known = self.known.get((table, version))
         return self.tables[table].filestore.state(version) if known is None else known
+
+    def drawn_rows(self, what: Sampled, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+        """Reads a few rows of a table, other ones each time."""
+        state, table = self.state(what.table, what.version), self.tables[what.table]
+        plan = plan_scan(state, columns)
+        return drawn_rows(table.filestore.table_files(state), plan, DRAWN_ROWS, table.opened.ambient.chance)
 
     def require_tables(self) -> None:
         """Raises `NotFound` (``table-replaced``) if a table was dropped, or dropped and created again, meanwhile."""

@@ -28,92 +28,12 @@ from tablestore.views.plan.nodes import (
     scans_of,
 )
 from tablestore.views.plan.row_key import key_of, row_key, sources_of_key
+from tablestore.views.plan.script import OWN, Changed, Made, Matching, Query, Rows, Sampled, Script, exists, matching
 from tablestore.views.plan.view_plan import Incremental
 from tablestore.views.sql.select_text import Span
 from tablestore.views.sql.view_query import TableUse
 
-__all__ = ["OWN", "Changed", "Made", "Matching", "Query", "Rows", "Script", "refresh_script"]
-
-OWN = "_tablestore_"
-"""Names of relations and columns that begin so are ours."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """All rows of a table.
-
-    Attributes:
-        table: ``database.table``.
-        version: The version.
-    """
-
-    table: str
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """The rows of a table in one of two versions that the other one does not have.
-
-    Attributes:
-        table: ``database.table``.
-        new: Whether those of the later version are meant.
-    """
-
-    table: str
-    new: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Matching:
-    """The rows of a table in one version whose columns have the values of a row of another relation. Nulls are equal.
-
-    Attributes:
-        rows: The rows.
-        columns: The columns.
-        keys: The other relation.
-        values: Its column for each of them.
-    """
-
-    rows: Rows
-    columns: tuple[str, ...]
-    keys: str
-    values: tuple[str, ...]
-
-    def text(self, rows: str) -> str:
-        """Returns the query, over a relation that has all rows."""
-        return _matching(rows, self.columns, self.keys, self.values)
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """The result of a query over relations before it.
-
-    Attributes:
-        text: The query.
-        is_keys: Whether it has keys, which are used several times and are to be computed once.
-    """
-
-    text: str
-    is_keys: bool = False
-
-
-Made = Rows | Changed | Matching | Query
-
-
-@dataclass(frozen=True, slots=True)
-class Script:
-    """The computation of a refresh.
-
-    Attributes:
-        relations: The relations that it reads and makes, by name, in their order.
-        keys: The name of that with the keys of the result that may differ.
-        rows: The name of that with the new rows of these keys.
-    """
-
-    relations: Mapping[str, Made]
-    keys: str
-    rows: str
+__all__ = ["check_script", "refresh_script"]
 
 
 def refresh_script(plan: Incremental, since: Mapping[str, int], until: Mapping[str, int]) -> Script:
@@ -127,18 +47,52 @@ def refresh_script(plan: Incremental, since: Mapping[str, int], until: Mapping[s
     writer = _Writer(plan, since, until)
     if writer.has_changed(plan.node):
         keys = writer.touched()
-        rows = writer.relation(_matching(writer.new_rows(keys), plan.key, keys, plan.key))
+        rows = writer.relation(matching(writer.new_rows(keys), plan.key, keys, plan.key))
     else:  # only tables of queries have changed that WITH names and nothing reads
         rows = writer.no_rows()
         keys = writer.relation(f"SELECT {', '.join(map(quoted, plan.key))} FROM {rows}", is_keys=True)
     return Script(dict(writer.relations), keys, rows)
 
 
+def check_script(plan: Incremental, versions: Mapping[str, int], output: Rows) -> Script:
+    """Writes the script that computes a few rows of a view anew, as far as they do not depend on what it has stored.
+
+    A few rows of each table stand for changed ones, and the rows of the result are found that they reach; to these come
+    rows of a few stored keys, where rows are searched by keys. A stored row of these keys that differs is wrong, and so
+    is one that is missing, or too many.
+
+    Args:
+        plan: The plan of the view.
+        versions: For each of its tables the version whose result is stored.
+        output: The stored rows.
+    """
+    writer = _Writer(plan, versions, versions, samples=True)
+    listed = ", ".join(map(quoted, plan.key))
+    keys = writer.touched()
+    if not (isinstance(plan.node, Block) and writer.has_images(plan.node)):
+        drawn = writer.reading(Sampled(output.table, output.version))
+        keys = writer.relation(distinct([f"SELECT {listed} FROM {one}" for one in (keys, drawn)]), is_keys=True)
+    rows = writer.relation(matching(writer.new_rows(keys), plan.key, keys, plan.key))
+    stored = writer.reading(Matching(output, plan.key, keys, plan.key))
+    return Script(dict(writer.relations), keys, rows, stored)
+
+
 @dataclass
 class _Writer:
+    """Writes relations.
+
+    Attributes:
+        plan: The plan of the view.
+        since: The earlier version of each table.
+        until: The later one.
+        samples: Whether a few rows of each table stand for its changed ones; then the versions are the same.
+        relations: What was written.
+    """
+
     plan: Incremental
     since: Mapping[str, int]
     until: Mapping[str, int]
+    samples: bool = False
     relations: dict[str, Made] = field(default_factory=dict)
     _names: dict[object, str] = field(default_factory=dict)
 
@@ -159,7 +113,7 @@ class _Writer:
         if isinstance(node, Block) and _is_by_groups(node, key):
             named = ", ".join(f"{quoted(_address(n))} AS {quoted(name)}" for n, name in enumerate(key))
             return self.relation(f"SELECT {named} FROM {self._addresses(node)}")
-        if isinstance(node, Block) and node.form is Form.ROWS and self._has_new_rows(node):
+        if isinstance(node, Block) and node.form is Form.ROWS and self.has_images(node):
             own = row_key(node.inputs) or ()
             if key_of(node) == tuple(key):  # else the key has more columns, or two of them are one of the result
                 [number] = self._changed(node)
@@ -171,8 +125,8 @@ class _Writer:
         """Returns the relation with the values of some columns, under other names, in the images of both versions."""
         pairs = zip(columns, names, strict=True)
         listed = ", ".join(f"{quoted(column)} AS {quoted(name)}" for column, name in pairs)
-        texts = [f"SELECT {listed} FROM {self._images(node, new)}" for new in (False, True)]
-        return self.relation(_distinct(texts), is_keys=is_keys)
+        texts = [f"SELECT {listed} FROM {self._images(node, new)}" for new in self._sides]
+        return self.relation(distinct(texts), is_keys=is_keys)
 
     def new_rows(self, keys: str) -> str:
         """Returns the relation with the new rows of some keys; others may be in it."""
@@ -181,7 +135,7 @@ class _Writer:
             return self._all(node, new=True)
         if _is_by_groups(node, key):
             return self._restricted(node, node.address, keys, key, new=True)
-        if self._has_new_rows(node):
+        if self.has_images(node):
             return self._images(node, new=True)
         return self._restricted(node, [_column(node, name) for name in key], keys, key, new=True)
 
@@ -189,12 +143,12 @@ class _Writer:
         """Returns the relation with the columns of the result and no rows."""
         return self.relation(f"SELECT * FROM {self._all(self.plan.node, new=True)} WHERE false")
 
-    def _has_new_rows(self, block: Block) -> bool:
+    def has_images(self, block: Block) -> bool:
         """Returns whether the images of the query are all new rows of the keys that changes reach, each once."""
         if self.plan.given:
             return False  # rows that have not changed may have the key of one that has, and that is an error
-        if block.form is Form.PARTITIONS:
-            return True
+        if block.form is Form.PARTITIONS or self.samples:
+            return block.form is Form.PARTITIONS
         # a key of the result is that of the only input that has changed
         own = block.form is Form.ROWS and sources_of_key(block.inputs) == self._changed(block)
         return own and self._has_each_once(block)
@@ -219,7 +173,7 @@ class _Writer:
     def _images_of(self, node: Node, new: bool) -> str:
         match node:
             case Scan():
-                return self._reading(Changed(node.table, new))
+                return self.reading(self._drawn(node.table) if self.samples else Changed(node.table, new))
             case UnionAll():
                 # a branch that has not changed stays for its types, by which those of the others may become wider
                 return self._united(node, [self._images_or_none(one, new) for one in node.branches])
@@ -235,7 +189,7 @@ class _Writer:
         def made() -> str:
             named = ", ".join(f"{one.text} AS {quoted(_address(n))}" for n, one in enumerate(block.address))
             return self.relation(
-                _distinct([t for new in (False, True) for t in self._reached(block, new, named)]), is_keys=True
+                distinct([t for new in self._sides for t in self._reached(block, new, named)]), is_keys=True
             )
 
         return self._once((id(block), None), made)
@@ -276,8 +230,8 @@ class _Writer:
             if pairs and other.member and isinstance(other.node, Scan):
                 named, values = zip(*pairs, strict=True)
                 made = Matching(self._rows(other.node.table, new), named, keys, values)
-                taken.append(_in_place_of(other, self._once(made, partial(self._added, made))))
-        condition = _exists(keys, own, [_text(block, other) for _, other in source.equal])
+                taken.append(_in_place_of(other, self.reading(made)))
+        condition = exists(keys, own, [_text(block, other) for _, other in source.equal])
         return self._select(block, new, taken, items, condition)
 
     # ---------------------------------------------------------------------------------------- the query's own text
@@ -286,7 +240,7 @@ class _Writer:
         """Returns the relation with all rows of a node in one version."""
         match node:
             case Scan():
-                return self._reading(self._rows(node.table, new))
+                return self.reading(self._rows(node.table, new))
             case Block():
                 return self._once((id(node), new, "all"), lambda: self.relation(self._select(node, new, [], None)))
             case UnionAll():
@@ -336,7 +290,7 @@ class _Writer:
             alias = f" AS {quoted(source.alias)}" if source.alias else ""
             rows = self.relation(f"SELECT {', '.join([*mine, *parts])} FROM {self._all(source.node, new)}{alias}")
             listed = ", ".join(map(quoted, columns_of(source.node)))
-            found = _matching(rows, own, keys, values, listed)
+            found = matching(rows, own, keys, values, listed)
             taken.append(_in_place_of(source, self.relation(found)))
         return self.relation(self._select(block, new, taken, None))
 
@@ -377,16 +331,25 @@ class _Writer:
         begin, end = block.text.span
         if not begin <= use.span[0] < end or any(one[0] <= use.span[0] < one[1] for one, _ in taken):
             return ""
-        return self._reading(self._rows(use.name, new))
+        return self.reading(self._rows(use.name, new))
 
     # ---------------------------------------------------------------------------------------- tables
 
     def has_changed(self, node: Node) -> bool:
-        """Returns whether a node reads a table that has changed."""
-        return any(self.since[scan.table] != self.until[scan.table] for scan in scans_of(node))
+        """Returns whether a node reads a table that has changed, or of which rows stand for changed ones."""
+        return self.samples or any(self.since[scan.table] != self.until[scan.table] for scan in scans_of(node))
 
-    def _reading(self, what: Rows | Changed) -> str:
+    def reading(self, what: Rows | Changed | Sampled | Matching) -> str:
+        """Returns the relation with rows of a table, which is there once."""
         return self._once(what, lambda: self._added(what))
+
+    @property
+    def _sides(self) -> tuple[bool, ...]:
+        """The versions in which rows are looked at: for each whether it is the later one."""
+        return (True,) if self.samples else (False, True)
+
+    def _drawn(self, table: str) -> Sampled:
+        return Sampled(table, self.until[table])
 
     def _rows(self, table: str, new: bool) -> Rows:
         return Rows(table, (self.until if new else self.since)[table])
@@ -427,18 +390,5 @@ def _text(block: Block, name: Name | Term) -> str:
     return block.inputs[name.source].text_of(name.column)
 
 
-def _distinct(queries: Sequence[str]) -> str:
+def distinct(queries: Sequence[str]) -> str:
     return "SELECT DISTINCT * FROM (\n{}\n)".format("\nUNION ALL ".join(queries))
-
-
-def _exists(keys: str, columns: Sequence[str], values: Sequence[str]) -> str:
-    """Returns a condition: a relation has a row with some values. Nulls are equal."""
-    pairs = zip(columns, values, strict=True)
-    equal = " AND ".join(f"{OWN}k.{quoted(column)} <=> {value}" for column, value in pairs)
-    return f"EXISTS (SELECT 1 FROM {keys} AS {OWN}k WHERE {equal})"
-
-
-def _matching(rows: str, own: Sequence[str], keys: str, columns: Sequence[str], listed: str = "*") -> str:
-    """Returns a query of the rows whose columns have the values of a row of another relation."""
-    values = [f"{OWN}r.{quoted(name)}" for name in own]
-    return f"SELECT {listed} FROM {rows} AS {OWN}r WHERE {_exists(keys, columns, values)}"

@@ -4,22 +4,38 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import sqlglot
 from sqlglot import exp
 
+from tablestore.views.plan.script import Changed, Matching, Query, Rows, Sampled, Script
 from tablestore.views.sql.view_query import ViewQuery
 from tests.tablestore.views.script_shapes import COLUMNS
 
-__all__ = ["Row", "State", "make", "put", "result"]
+__all__ = ["Read", "Row", "State", "make_relations", "result"]
 
 Row = tuple[object, ...]
 State = Mapping[str, Sequence[Row]]
 """The rows of each table."""
+Read = Callable[[Rows | Changed | Sampled], tuple[Sequence[str], Sequence[Row]]]
+"""Returns the columns and the rows of what a script reads."""
 
 
-def make(database: sqlite3.Connection, name: str, text: str) -> None:
+def make_relations(database: sqlite3.Connection, script: Script, read: Read) -> None:
+    """Makes each relation of a script a table."""
+    for name, made in script.relations.items():
+        match made:
+            case Rows() | Changed() | Sampled():
+                _put(database, name, *read(made))
+            case Matching():
+                _put(database, f"{name}_rows", *read(made.rows))
+                _make(database, name, made.text(f"{name}_rows"))
+            case Query():
+                _make(database, name, made.text)
+
+
+def _make(database: sqlite3.Connection, name: str, text: str) -> None:
     """Makes the result of a query a table."""
     database.execute(f"DROP TABLE IF EXISTS {name}")
     database.execute(f"CREATE TABLE {name} AS {_for_sqlite(text)}")
@@ -29,13 +45,12 @@ def result(database: sqlite3.Connection, query: ViewQuery, state: State) -> Coun
     """Returns the rows of a view's query."""
     names = [f"whole_{number}" for number in range(len(query.uses))]
     for name, use in zip(names, query.uses, strict=True):
-        put(database, name, use.name, state[use.name])
+        _put(database, name, COLUMNS[use.name], state[use.name])
     return Counter(database.execute(_for_sqlite(query.with_tables(names))).fetchall())
 
 
-def put(database: sqlite3.Connection, name: str, table: str, rows: Sequence[Row]) -> None:
-    """Gives rows of a table a name."""
-    columns = COLUMNS[table]
+def _put(database: sqlite3.Connection, name: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
+    """Gives rows a name."""
     database.execute(f"DROP TABLE IF EXISTS {name}")
     database.execute(f"CREATE TABLE {name} ({', '.join(columns)})")
     database.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(columns))})", rows)

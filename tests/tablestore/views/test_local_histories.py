@@ -42,11 +42,12 @@ def _lived(store: Store, dice: random.Random, count: int, steps: int) -> None:
     views: list[View] = []
     while len(views) < count:
         one, name = shape(dice), f"s.v{len(views)}"
+        options = {"view.check": dice.choice(["none", "sample"])}
         try:
-            view = store.create_materialized_view(name, one.query, primary_key=one.primary_key)
+            view = store.create_materialized_view(name, one.query, primary_key=one.primary_key, options=options)
         except InvalidRequest as error:
             assert error.code == "view-key", error  # the shape gave one that another key follows from
-            view = store.create_materialized_view(name, one.query)
+            view = store.create_materialized_view(name, one.query, options=options)
         assert "without Spark" in view.explain()[0]
         views.append(view)
     with closing(sqlite3.connect(":memory:")) as database:
@@ -58,6 +59,7 @@ def _lived(store: Store, dice: random.Random, count: int, steps: int) -> None:
                 except InvalidRequest as error:  # two rows have the key that the shape gave, or one has a null in it
                     assert error.code in ("repeated-key", "null-key"), error
                     continue
+                assert refreshed is None or refreshed.wrong == 0
                 query = parse_view(view.query)
                 expected = result(database, query, rows_of(tables))
                 stored = view.table.scan(columns=list(query.tree.named_selects)).to_arrow().to_pylist()

@@ -20,12 +20,14 @@ from filestore.model.definition import TableDefinition
 from tablestore.local_sql.database import Database
 from tablestore.local_sql.programs import Read, translated
 from tablestore.views.engines.local_engine import Relation, relations_of
-from tablestore.views.plan.refresh_script import Changed, Matching, Query, Rows, Script, refresh_script
+from tablestore.views.plan.nodes import Block, Form
+from tablestore.views.plan.refresh_script import check_script, refresh_script
+from tablestore.views.plan.script import Changed, Matching, Rows, Sampled, Script
 from tablestore.views.plan.view_plan import Incremental, plan_view
 from tablestore.views.sql.place import Place
 from tablestore.views.sql.view_query import ViewQuery, view_of_statement
 from tests.depth import Depth
-from tests.tablestore.views.by_sqlite import Row, State, make, put, result
+from tests.tablestore.views.by_sqlite import Row, State, make_relations, result
 from tests.tablestore.views.script_shapes import COLUMNS, TABLES, Shape, row_of, shape
 
 Run = Callable[[sqlite3.Connection, Script, State, State, Sequence[str]], tuple[set[Row], Counter[Row]]]
@@ -188,15 +190,71 @@ def test_a_change_of_a_table_of_which_the_result_has_nothing(query: str, key: tu
         assert _refreshes(Shape(f"WITH unread AS (SELECT * FROM b) {query}", key), states, run) == ""
 
 
+@pytest.mark.parametrize("part", range(2))
+def test_a_check_finds_each_wrong_row(part: int, depth: Depth) -> None:
+    """If all rows are drawn: one that is missing, has another value, or is too many; and no row that is right."""
+    found: Counter[str] = Counter()
+    number = depth.times(20, deep=1000)
+    for seed in range(number):
+        dice = random.Random(f"check {part} {seed}")
+        one, state = shape(dice), _state(dice)
+        query = view_of_statement(one.query, Place("", "s"), _definition_of)
+        plan = plan_view(query, TABLES, {}, one.primary_key)
+        if isinstance(plan, Incremental):
+            with closing(sqlite3.connect(":memory:")) as database:
+                found.update(_checked(database, query, plan, state, dice))
+    assert min(found["missing"], found["more"]) > number // 3, found
+    assert found["changed"] > number // 20, "in most shapes all columns are of the key"
+
+
+def _checked(
+    database: sqlite3.Connection, query: ViewQuery, plan: Incremental, state: State, dice: random.Random
+) -> list[str]:
+    """Checks right rows of a view and wrong ones; returns the kinds of wrong rows that were found."""
+    columns, right = query.tree.named_selects, result(database, query, state)
+    places = [columns.index(name) for name in plan.key]
+    if not right or _has_repeated(right, places):
+        return []
+    script = check_script(plan, dict.fromkeys(TABLES, 0), Rows("view", 0))
+
+    def differs(stored: Counter[Row]) -> bool:
+        def read(what: Rows | Changed | Sampled) -> tuple[Sequence[str], Sequence[Row]]:
+            assert not isinstance(what, Changed)
+            if what.table == "view":
+                return columns, list(stored.elements())
+            return COLUMNS[what.table], state[what.table]
+
+        make_relations(database, script, read)
+        one, other = (
+            Counter(database.execute(f"SELECT * FROM {name}").fetchall()) for name in (script.rows, script.stored)
+        )
+        return one != other
+
+    assert not differs(right), (query.text, state)
+    row = dice.choice(list(right))
+    wrong = {"missing": right - Counter([row])}
+    if len(places) < len(columns):
+        other = tuple(value if at in places else 77 if value != 77 else 78 for at, value in enumerate(row))
+        wrong["changed"] = right - Counter([row]) + Counter([other])
+    block = plan.node
+    if plan.given or not isinstance(block, Block) or block.form is not Form.PARTITIONS:
+        wrong["more"] = right + Counter([tuple(-5 if at in places else value for at, value in enumerate(row))])
+    for kind, stored in wrong.items():
+        assert differs(stored), (kind, query.text, state)
+    return list(wrong)
+
+
 def _history(dice: random.Random, run: Run) -> str:
     """Runs the refreshes of a random query over random changes; returns why it ended early, or ""."""
-    states = [
-        {table: _once_a_key(table, [row_of(table, dice) for _ in range(dice.randrange(2, 9))]) for table in TABLES}
-    ]
+    states = [_state(dice)]
     one = shape(dice)
     for _ in range(_STEPS):
         states.append(_changed(states[-1], dice))
     return _refreshes(one, states, run)
+
+
+def _state(dice: random.Random) -> State:
+    return {table: _once_a_key(table, [row_of(table, dice) for _ in range(dice.randrange(2, 9))]) for table in TABLES}
 
 
 def _changed(state: State, dice: random.Random) -> dict[str, Sequence[Row]]:
@@ -268,15 +326,12 @@ def _run(
     database: sqlite3.Connection, script: Script, old: State, new: State, key: Sequence[str]
 ) -> tuple[set[Row], Counter[Row]]:
     """Returns the keys that a script finds, and the new rows."""
-    for name, made in script.relations.items():
-        match made:
-            case Rows() | Changed():
-                put(database, name, made.table, _read(made, old, new))
-            case Matching():
-                put(database, f"{name}_rows", made.rows.table, _read(made.rows, old, new))
-                make(database, name, made.text(f"{name}_rows"))
-            case Query():
-                make(database, name, made.text)
+
+    def read(what: Rows | Changed | Sampled) -> tuple[Sequence[str], Sequence[Row]]:
+        assert not isinstance(what, Sampled)
+        return COLUMNS[what.table], _read(what, old, new)
+
+    make_relations(database, script, read)
     keys = set(database.execute(f"SELECT {', '.join(key)} FROM {script.keys}").fetchall())
     return keys, Counter(database.execute(f"SELECT * FROM {script.rows}").fetchall())
 
@@ -288,12 +343,12 @@ def _run_here(
     relations = dict(relations_of(script))
 
     def table_of(relation: Relation) -> str:
-        assert not isinstance(relation, str)
+        assert isinstance(relation, Rows | Changed | Matching)
         return relation.rows.table if isinstance(relation, Matching) else relation.table
 
     def read(name: str, one: Read) -> list[pa.Table]:
         relation = relations[name]
-        assert not isinstance(relation, str)
+        assert isinstance(relation, Rows | Changed | Matching)
         rows = _read(relation.rows if isinstance(relation, Matching) else relation, old, new)
         columns = [[row[COLUMNS[table_of(relation)].index(column)] for row in rows] for column in one.columns]
         kinds = pa.schema([one.schema.field(column).with_nullable(True) for column in one.columns])

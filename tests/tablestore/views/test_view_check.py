@@ -1,0 +1,140 @@
+"""``view.check = sample``: a refresh computes a few rows anew, and all of them if one is wrong."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+
+from filestore.ambient import system_ambient
+from tablestore import Store, Table
+from tablestore.spark import SparkStore
+from tablestore.views.engines.query_work import DRAWN_ROWS
+from tablestore.views.view import View
+from tests.tables import assert_healthy
+from tests.tablestore.views.own_tasks import WAYS, forged
+from tests.warehouses import Row, rows
+
+QUERIES = {
+    "groups": "SELECT kind, count(*) AS n, sum(amount) AS total FROM shop.orders WHERE kind IS NOT NULL GROUP BY kind",
+    "rows": "SELECT o.id, o.amount + 1 AS more, p.name FROM shop.orders AS o LEFT JOIN shop.products AS p "
+    "ON o.product = p.id",
+    "partitions": "SELECT id, kind, count(*) OVER (PARTITION BY kind) AS n FROM shop.orders",
+    "join": "SELECT o.id, o.amount, p.name FROM shop.orders AS o LEFT JOIN shop.products AS p ON o.product = p.id",
+    "union": "SELECT id, 1 AS branch FROM shop.orders UNION ALL SELECT id, 2 AS branch FROM shop.products",
+}
+WRONG: dict[str, Row] = {
+    "groups": {"kind": "a", "n": 99, "total": Decimal(1)},
+    "rows": {"id": 3, "more": None, "name": "?"},
+    "partitions": {"id": 3, "kind": "b", "n": 99},
+    "join": {"id": 3, "amount": None, "name": "?"},
+    "union": {"id": 3, "branch": 1, "_kind": "-D"},
+}
+KEYS = {"union": ["id", "branch"]}
+MARKS = {"here": [], "in Spark": [pytest.mark.slow], "compared here": [pytest.mark.slow, pytest.mark.deep]}
+
+
+@pytest.fixture
+def drawing(store: Store) -> Store:
+    """A store that draws rows in turn, so that each of twenty is drawn."""
+    turn = itertools.cycle([number / DRAWN_ROWS for number in range(DRAWN_ROWS)])
+    return Store(store._address, replace(system_ambient(), chance=turn.__next__))
+
+
+@pytest.fixture
+def orders(drawing: Store) -> Table:
+    table = drawing.create_table(
+        "shop.orders", "id BIGINT, kind STRING, amount BIGINT, product BIGINT", primary_key=["id"]
+    )
+    table.write([{"id": n, "kind": "ab"[n % 2], "amount": n, "product": n % 3} for n in range(DRAWN_ROWS)])
+    products = drawing.create_table("shop.products", "id BIGINT, name STRING", primary_key=["id"])
+    products.write([{"id": n, "name": f"product {n}"} for n in range(2)])
+    return table
+
+
+@pytest.fixture(params=[pytest.param(way, marks=MARKS[way]) for way in WAYS])
+def create(request: pytest.FixtureRequest, drawing: Store) -> Callable[[str], View]:
+    """Creates a view, in each way."""
+    options = {**WAYS[request.param], "view.check": "sample"}
+    lake = drawing if request.param == "here" else SparkStore(request.getfixturevalue("spark"), drawing)
+    return lambda kind: lake.create_materialized_view(
+        "shop.v", QUERIES[kind], primary_key=KEYS.get(kind, ()), options=options
+    )
+
+
+@pytest.mark.parametrize("kind", QUERIES)
+def test_a_wrong_row_is_found_by_the_next_refresh(
+    orders: Table, create: Callable[[str], View], caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    view = create(kind)
+    view.refresh()
+    orders.write([{"id": 0, "kind": "a", "amount": 5, "product": 1}])
+    done = view.refresh()
+    assert done is not None
+    assert done.wrong == 0
+    forged(view, WRONG[kind])
+    assert view.compare() != []
+    orders.write([{"id": 1, "kind": "a", "amount": 7, "product": 1}])
+    with caplog.at_level(logging.WARNING):
+        done = view.refresh()
+    assert done is not None
+    assert (done.whole, done.wrong > 0) == (True, True)
+    assert "of shop.v that were checked at version 3 are wrong: all rows are computed" in caplog.text
+    said = view.table.snapshots(1)[0].parameters["refresh"]
+    assert re.fullmatch(r"as a whole, (by|without) Spark, since \d+ of the rows that were checked were wrong", said)
+    assert view.compare() == []
+    assert_healthy(view.table.filestore)
+
+
+@pytest.mark.parametrize("kind", ["groups", "union"])
+def test_without_the_option_it_is_not(drawing: Store, orders: Table, kind: str) -> None:
+    view = drawing.create_materialized_view("shop.v", QUERIES[kind], primary_key=KEYS.get(kind, ()))
+    view.refresh()
+    forged(view, WRONG[kind])
+    orders.write([{"id": 40, "kind": "z", "amount": 7, "product": 1}])
+    done = view.refresh()
+    assert done is not None
+    assert (done.whole, done.wrong) == (False, 0)
+    assert view.compare() != []
+    view.table.alter("SET view.check = 'sample'")
+    view = drawing.maintained_view("shop.v")
+    orders.write([{"id": 41, "kind": "z", "amount": 7, "product": 1}])
+    done = view.refresh()
+    assert done is not None
+    assert done.wrong > 0
+    assert view.compare() == []
+
+
+@pytest.mark.parametrize("table", ["shop.orders", "shop.products"])
+def test_tables_that_have_become_empty(drawing: Store, orders: Table, table: str) -> None:
+    """No row can be drawn of one of them, or of all; then also the view has none."""
+    view = drawing.create_materialized_view("shop.v", QUERIES["rows"], options={"view.check": "sample"})
+    view.refresh()
+    for name in (table, "shop.orders"):
+        drawing.table(name).write([], overwrite=True)
+        view.refresh()
+        orders.write([{"id": 50, "kind": "z", "amount": 7, "product": 1}])
+        done = view.refresh()
+        assert done is not None
+        assert (done.whole, done.wrong) == (False, 0)
+        assert view.compare() == []
+    assert len(rows(view.table)) == 1
+
+
+def test_a_check_that_has_no_room_is_left_out(drawing: Store, orders: Table) -> None:
+    """It reads all orders, to find those of a product that is drawn. The refresh reads those that have changed."""
+    view = drawing.create_materialized_view("shop.v", QUERIES["rows"], options={"view.check": "sample"})
+    orders.write([{"id": n, "kind": "x", "amount": n, "product": 0} for n in range(3000)])
+    view.refresh()
+    view.table.alter("SET view.local-memory = '20 kb'")
+    view = drawing.maintained_view("shop.v")
+    forged(view, WRONG["rows"])
+    orders.write([{"id": 5, "kind": "x", "amount": 0, "product": 0}])
+    done = view.refresh()
+    assert done is not None
+    assert (done.whole, done.wrong) == (False, 0)
