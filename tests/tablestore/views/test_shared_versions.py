@@ -88,7 +88,7 @@ def test_another_process_that_is_further(chain: Store, depth: Depth, late: str) 
     """A view never goes back to an older version. The next round brings all of them together."""
     write = upserts(chain)
     upkeep = Upkeep(partial(all_views, chain), partial(open_view, chain), lambda: 0.0)
-    before: dict[str, int | None] = {}
+    seen: dict[str, int] = {}
     for _ in range(depth.times(2, deep=12)):
         write()
         for outcome in upkeep.round():
@@ -96,9 +96,9 @@ def test_another_process_that_is_further(chain: Store, depth: Depth, late: str) 
             if outcome.name == late:
                 write()
                 chain.refresh("shop.torn", "shop.late")
-        now = {f"{name} {table}": at for name in all_views(chain) for table, at in read(chain, name).items()}
-        assert all((now[name] or 0) >= (at or 0) for name, at in before.items())
-        before = now
+            now = {f"{name} {table}": at or 0 for name in all_views(chain) for table, at in read(chain, name).items()}
+            assert all(now[name] >= at for name, at in seen.items())
+            seen = now
     assert [outcome.error for outcome in upkeep.round()] == [None] * 4
     assert_one_set(chain)
 
