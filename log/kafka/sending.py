@@ -31,6 +31,7 @@ _FLIGHT_MESSAGES = 200_000
 _FLIGHT_BYTES = 64 << 20
 _PIECE = 1000
 """Messages that are objects of Python at a time: few enough to stay in the processor's cache."""
+_REPORT_POLLS = 20
 _POLL_SECONDS = 0.05
 _TOO_LARGE = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE)
 
@@ -176,10 +177,20 @@ class Sender:
         try:
             deque(map(producer.produce, *columns), maxlen=0)
         except KafkaException as error:
-            self._problems.append(error.args[0])
-            raise self._refused(error.args[0]) from error
+            problem: KafkaError = error.args[0]
+            if problem.code() == KafkaError._STATE:
+                self._wait_for_report(producer)
+            self._problems.append(problem)
+            raise self._refused(self._problems[0]) from error
         except BufferError as error:
             raise Unavailable(f"{self._action}: {error}", code="log-delivery") from error
+
+    def _wait_for_report(self, producer: Producer) -> None:
+        """Waits for the report of a message that failed: the client takes no other one before it says why."""
+        for _ in range(_REPORT_POLLS):
+            if self._problems or not len(producer):
+                return
+            producer.poll(_POLL_SECONDS)
 
     def _refused(self, problem: KafkaError) -> TableStoreError:
         if problem.code() in _TOO_LARGE:
