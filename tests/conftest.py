@@ -55,6 +55,8 @@ typer.testing._get_command = cache(typer.testing._get_command)
 MARK_OF_FIXTURE = {"kafka_broker": "kafka", "mortal_broker": "kafka", "spark": "spark"}
 MARK_OF_FIXTURE |= {"spark_cluster": "spark", "cluster_driver": "spark"}
 MARK_OF_FIXTURE |= {"moto": "s3", "versity": "s3", "s3_server": "s3"}
+SPARK_WAYS = {"in Spark", "compared here"}
+"""Values of a parameter ``way`` for which a test takes the fixture ``spark`` itself (tests/tablestore/views)."""
 PLAIN_ID = pytest.StashKey[str]()
 TIME_LIMIT = TimeLimit.of_this_run()
 
@@ -142,7 +144,9 @@ def _group(item: pytest.Item) -> str | None:
     module = item.stash[PLAIN_ID].partition("::")[0]
     if "spark_cluster" in fixtures:
         return "spark-cluster"
-    if "spark" in fixtures:  # two sessions, because one alone would take longer than all other tests together
+    if (
+        "spark" in fixtures or _value(item, "way") in SPARK_WAYS
+    ):  # two sessions, because one alone would take longer than all other tests together
         return f"spark-{zlib.crc32(module.encode()) % 2}"
     for fixture in ("mortal_broker", "kafka_broker"):
         if fixture in fixtures:

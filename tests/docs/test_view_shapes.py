@@ -88,6 +88,7 @@ def test_each_cell_has_a_form() -> None:
     }
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("shape", HERE, ids=_title)
 def test_forms_that_need_no_spark(store: Store, shape: Shape, depth: Depth) -> None:
     view = store.create_materialized_view("shop.v", shape.query, primary_key=shape.primary_key)
@@ -95,6 +96,7 @@ def test_forms_that_need_no_spark(store: Store, shape: Shape, depth: Depth) -> N
     _lives(store, view, shape, depth.times(4, deep=20))
 
 
+@pytest.mark.few(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", BY_SPARK, ids=_title)
 def test_forms_that_need_spark(store: Store, spark: SparkSession, shape: Shape, depth: Depth) -> None:

@@ -85,6 +85,7 @@ def follow(history: list[tuple[set[Slot], set[str], list[DataFile]]], begun: lis
         assert all(file.slot == one.slot for one in found for file in (*one.before, *one.after))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("page_rows", [1, 2, 3, 256])
 @pytest.mark.parametrize("few_hashes", [False, True])
 @given(CHANGES, st.lists(FILES), st.lists(st.integers(0, 5)))

@@ -106,6 +106,7 @@ def planned(files: BySlot[DataFile], condition: str, definition: TableDefinition
     return {file.path for file in plan_scan(TableState(1, 1, "t", definition, files), None, condition).files}
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("condition", sampled(CONDITIONS, fast=8, test=2))
 @given(files=FILES, later=FILES)
 def test_the_same_files_are_chosen_by_columns_and_one_by_one(

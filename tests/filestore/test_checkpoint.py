@@ -343,6 +343,7 @@ def made_anew(store: FileStore, versions: int) -> FileStore:
     return other
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("versions", [0, 2, 4])
 @pytest.mark.parametrize("before", ["entry", "checkpoint", "entry again", "hint"])
 def test_a_late_writer_of_a_dropped_table_leaves_none_in_the_next_one(folder: Path, versions: int, before: str) -> None:
@@ -547,6 +548,7 @@ MUTANTS: dict[str, Change] = {
 }
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_entries_stay_where_a_checkpoint_is_not_what_they_say(folder: Path, mutant: str) -> None:
     """Only paths were compared: behind such a checkpoint the table was another one as soon as its entries were gone."""

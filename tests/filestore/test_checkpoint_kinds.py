@@ -118,6 +118,7 @@ def test_the_table_has_all_that_a_checkpoint_may_have(made: FileStore) -> None:
     assert len(list(state.files.slots)) > 1
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("hint", [True, False], ids=["hint", "no hint"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_is_what_the_entries_say(made: FileStore, folder: Path, kind: str, hint: bool) -> None:
@@ -183,6 +184,7 @@ def test_what_delta_spark_writes_is_read(made: FileStore, folder: Path, spark: S
     assert_others_read(reopen(store), v2=main != "parts")
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_damaged_one_is_read_around(made: FileStore, folder: Path, kind: str) -> None:
     """Each of its files is lost, cut off, and damaged somewhere; and nothing is left but the damaged one."""
@@ -244,6 +246,7 @@ def test_a_sidecar_of_another_size_is_another_file(made: FileStore, folder: Path
     assert reopen(store).state() == expected
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("hint", [EARLIER, AT, 99])
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_a_crash_leaves_is_as_if_it_were_not_there(made: FileStore, folder: Path, kind: str, hint: int) -> None:
@@ -473,6 +476,7 @@ def expiring(folder: Path, kind: str) -> FileStore:
     return reopen(store)
 
 
+@pytest.mark.few(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_expiry_removes_all_of_an_expired_one(folder: Path, kind: str) -> None:
@@ -557,6 +561,7 @@ def test_a_clean_up_removes_sidecars_without_a_checkpoint(made: FileStore, folde
     assert_healthy(reopen(store))
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("call", range(1, 8))
 @pytest.mark.parametrize("kind", ["multi-part", "v2-json"])
 def test_an_expiry_that_dies_leaves_what_all_readers_read(folder: Path, kind: str, call: int) -> None:
@@ -583,6 +588,7 @@ def test_an_expiry_that_dies_leaves_what_all_readers_read(folder: Path, kind: st
     assert_healthy(reopen(store))
 
 
+@pytest.mark.few(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_doctor_and_an_expiry_find_one_that_is_not_what_the_entries_say(folder: Path, kind: str) -> None:

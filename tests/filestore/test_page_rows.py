@@ -92,6 +92,7 @@ def path(footer: pq.FileMetaData, leaf: int) -> str:
     return str(footer.schema.column(leaf).path)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("required", [False, True])
 @pytest.mark.parametrize("how", WRITERS.values(), ids=WRITERS)
 def test_a_file_of_some_pages_has_the_rows_of_the_whole_chunk(how: dict[str, object], *, required: bool) -> None:

@@ -31,6 +31,7 @@ def rows(spark: SparkSession) -> SparkSession:
     return session
 
 
+@pytest.mark.few(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_expressions(rows: SparkSession, seed: int, depth: Depth) -> None:
@@ -57,6 +58,7 @@ def test_integers_beside_decimals(rows: SparkSession) -> None:
     assert _here("SELECT id AS k, m * -2 AS v FROM r") is None, "Spark may take it for a literal"
 
 
+@pytest.mark.few(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_groups(rows: SparkSession, seed: int, depth: Depth) -> None:
@@ -72,6 +74,7 @@ def test_groups(rows: SparkSession, seed: int, depth: Depth) -> None:
         _compare(rows, queries, zeros=False)  # the greatest of 0.0 and -0.0 is the one that comes first
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_windows(rows: SparkSession, seed: int, depth: Depth) -> None:
@@ -80,6 +83,7 @@ def test_windows(rows: SparkSession, seed: int, depth: Depth) -> None:
         _compare(rows, [f"SELECT id AS k, {Expressions(dice).window()} AS v FROM r" for _ in range(_AT_ONCE // 2)])
 
 
+@pytest.mark.few(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_queries(rows: SparkSession, seed: int, depth: Depth) -> None:

@@ -196,6 +196,7 @@ def test_columns_are_those_of_all_blocks(tmp_path: Path, monkeypatch: pytest.Mon
         assert arrow_rows(file.rows(schema), schema).num_rows == count
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "latin-1"])
 def test_blocks_end_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, encoding: str) -> None:

@@ -37,6 +37,7 @@ _STEPS = 4
 _REPEATED = "the key that was given is none"
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("part", range(8))
 def test_a_refresh_equals_the_query_computed_again(part: int, depth: Depth) -> None:
     ends: Counter[str] = Counter()
@@ -46,6 +47,7 @@ def test_a_refresh_equals_the_query_computed_again(part: int, depth: Depth) -> N
     assert ends[""] > number // 2, ends
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("part", range(4))
 def test_a_refresh_without_spark_equals_the_query(part: int, depth: Depth) -> None:
     """Every shape for which there are rules is one that this process computes."""

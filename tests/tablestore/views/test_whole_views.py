@@ -34,10 +34,15 @@ MARKS = {"here": [], "in Spark": [pytest.mark.slow], "compared here": [pytest.ma
 
 
 @pytest.fixture(params=[pytest.param(way, marks=MARKS[way]) for way in WAYS])
-def view(request: pytest.FixtureRequest, store: Store, tables: tuple[Table, Table]) -> View:
+def way(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def view(request: pytest.FixtureRequest, store: Store, tables: tuple[Table, Table], way: str) -> View:
     """The view, computed in each way."""
-    options = WAYS[request.param]
-    if request.param == "here":
+    options = WAYS[way]
+    if way == "here":
         return store.create_materialized_view("shop.v", QUERY, primary_key=["id"], options=options)
     spark: SparkSession = request.getfixturevalue("spark")
     return SparkStore(spark, store).create_materialized_view("shop.v", QUERY, primary_key=["id"], options=options)
@@ -80,7 +85,14 @@ SAYS = {"here": "incrementally, without Spark", "in Spark": "incrementally, by S
 """What a commit says of a refresh of changes; of the third way it says what it says of the first refresh."""
 
 
-@pytest.mark.parametrize("way", [pytest.param(way, marks=[] if way == "here" else [pytest.mark.slow]) for way in WAYS])
+@pytest.mark.parametrize(
+    "way",
+    [
+        "here",
+        pytest.param("in Spark", marks=[pytest.mark.slow, pytest.mark.deep]),
+        pytest.param("compared here", marks=pytest.mark.slow),
+    ],
+)
 def test_a_commit_says_how_it_was_refreshed(
     request: pytest.FixtureRequest, store: Store, tables: tuple[Table, Table], way: str
 ) -> None:
@@ -96,6 +108,7 @@ def test_a_commit_says_how_it_was_refreshed(
         assert done.whole == expected.startswith("as a whole")
 
 
+@pytest.mark.few(1)
 def test_nothing_is_written_where_nothing_differs(view: View, tables: tuple[Table, Table]) -> None:
     one, other = tables
     one.write([{"id": n, "n": n, "d": value} for n, value in enumerate(SPECIAL)])
@@ -109,6 +122,7 @@ def test_nothing_is_written_where_nothing_differs(view: View, tables: tuple[Tabl
     assert view.refresh() is None
 
 
+@pytest.mark.few(1)
 def test_all_rows_may_go_and_come_back(view: View, tables: tuple[Table, Table]) -> None:
     one, _ = tables
     view.refresh()
@@ -158,6 +172,7 @@ def test_nulls_in_a_key_that_was_given_are_refused(store: Store, tables: tuple[T
     assert len(rows(view.table)) == 2
 
 
+@pytest.mark.few(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(

@@ -93,6 +93,7 @@ def written(table: Table, writes: list[list[list[tuple[Any, ...]]]], names: list
     return found, table.scan().to_arrow().to_pylist(), changes(table) if table.definition.primary_key else None
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", TABLES)
 @given(st.data())
 def test_they_are_the_same_as_in_memory(name: str, data: st.DataObject) -> None:
