@@ -17,7 +17,7 @@ from tablestore.views.sql.view_query import ViewQuery
 __all__ = ["DRAWN_ROWS", "QueryWork", "RowCounts"]
 
 DRAWN_ROWS = 20
-"""So many rows of each table, and of the view, are drawn where a few rows are compared."""
+"""The number of rows that are drawn of each table, and of the view, where a few rows are compared."""
 
 
 @dataclass(frozen=True, slots=True)

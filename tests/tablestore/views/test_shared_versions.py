@@ -85,7 +85,7 @@ def test_a_refresh_of_named_views(chain: Store, depth: Depth, monkeypatch: pytes
 @pytest.mark.few(2)
 @pytest.mark.parametrize("late", ["shop.a", "shop.b", "shop.torn", "shop.late"])
 def test_another_process_that_is_further(chain: Store, depth: Depth, late: str) -> None:
-    """A view never goes back to an older version. The next round brings all of them together."""
+    """A view never goes back to an older version. After the next round all have read the same versions."""
     write = upserts(chain)
     upkeep = Upkeep(partial(all_views, chain), partial(open_view, chain), lambda: 0.0)
     seen: dict[str, int] = {}

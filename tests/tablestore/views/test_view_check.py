@@ -86,8 +86,8 @@ def test_a_wrong_row_is_found_by_the_next_refresh(
     assert done is not None
     assert (done.whole, done.wrong > 0) == (True, True)
     assert "of shop.v that were checked at version 3 are wrong: all rows are computed" in caplog.text
-    said = view.table.snapshots(1)[0].parameters["refresh"]
-    assert re.fullmatch(r"as a whole, (by|without) Spark, since \d+ of the rows that were checked were wrong", said)
+    text = view.table.snapshots(1)[0].parameters["refresh"]
+    assert re.fullmatch(r"as a whole, (by|without) Spark, since \d+ of the rows that were checked were wrong", text)
     assert view.compare() == []
     assert_healthy(view.table.filestore)
 
