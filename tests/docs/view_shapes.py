@@ -92,7 +92,13 @@ SHAPES: tuple[Shape, ...] = (
         f"SELECT id FROM {_O} WHERE NOT EXISTS (SELECT 1 FROM {_I} WHERE i.id = o.item AND price > 1)",
     ),
     Shape("IN with a subquery", f"SELECT id FROM {_O} WHERE item IN (SELECT id FROM {_I})"),
-    Shape("NOT IN with a subquery", f"SELECT id FROM {_O} WHERE item NOT IN (SELECT id FROM {_I})", ("id",)),
+    Shape("NOT IN with a subquery", f"SELECT id FROM {_O} WHERE id NOT IN (SELECT id FROM {_I})"),
+    Shape("… whose values may be null", f"SELECT id FROM {_O} WHERE item NOT IN (SELECT id FROM {_I})", ("id",)),
+    Shape(
+        "a subquery that joins tables",
+        f"SELECT id FROM {_O} WHERE EXISTS (SELECT 1 FROM {_I} JOIN shop.orders AS p ON p.item = i.id "
+        "WHERE i.id = o.item AND p.id < o.id)",
+    ),
     Shape(
         "a subquery that is a value, with an equal column",
         f"SELECT id, (SELECT max(price) FROM {_I} WHERE i.id = o.item) AS price FROM {_O}",

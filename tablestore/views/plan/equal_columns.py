@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from filestore.model.types import is_wider
 from tablestore.views.plan.nodes import Input, Name, Term
+from tablestore.views.plan.nulls import may_be_null
 from tablestore.views.plan.scope import NotPlainError, Scope, column_type, walked
 from tablestore.views.plan.values import value_of
 from tablestore.views.sql.clauses import conditions_of_where, conjuncts
@@ -123,8 +124,8 @@ def _among_members(
     return tuple(found)
 
 
-def correlated(inner: exp.Select, own: Scope, scope: Scope) -> Iterator[Equal]:
-    """Yields the columns of a subquery's table that have to equal a value of the query around it."""
+def correlated(inner: exp.Select, own: Scope, scope: Scope) -> Iterator[tuple[Name, Name | Term]]:
+    """Yields the columns of a subquery's tables that have to equal a value of the query around it."""
     for condition in conditions_of_where(inner):
         if not isinstance(condition, exp.EQ):
             continue
@@ -133,23 +134,39 @@ def correlated(inner: exp.Select, own: Scope, scope: Scope) -> Iterator[Equal]:
             if name is None or any(own.root(column) is not None for column in walked(other, exp.Column)):
                 continue
             if (outer := value_of(other, scope)) is not None and _of_two(own, name, scope, outer):
-                yield name.column, outer
+                yield name, outer
 
 
-def searched(found: exp.In, inner: exp.Select, own: Scope, scope: Scope) -> Iterator[Equal]:
-    """Yields what ``x IN (SELECT y …)`` compares; raises `NotPlainError` where a null of y would change all rows."""
-    node: exp.Expr = found
-    while isinstance(node.parent, exp.And | exp.Or | exp.Paren):
-        node = node.parent
-    if not isinstance(node.parent, exp.Where | exp.Having | exp.Join):
-        raise NotPlainError("it has NOT IN, or IN as a value, with a subquery: a null in that changes all rows")
+def searched(
+    found: exp.In, inner: exp.Select, own: Scope, tree: exp.Select, scope: Scope
+) -> Iterator[tuple[Name, Name | Term]]:
+    """Yields what ``x IN (SELECT y …)`` compares; raises `NotPlainError` where a null of x or y would change all rows.
+
+    Where it has to be true, a null makes it as false as another value does. Elsewhere, as in NOT IN, a null of y makes
+    all rows null, and for a null of x it counts whether there is any y.
+    """
     [*columns] = inner.expressions
-    name, outer = own.whole(columns[0].unalias()) if len(columns) == 1 else None, value_of(found.this, scope)
+    [one, *more] = (column.unalias() for column in columns)
+    nulls = bool(more) or may_be_null(found.this, tree, scope) or may_be_null(one, inner, own)
+    if nulls and not _has_to_be_true(found):
+        raise NotPlainError(
+            "it has NOT IN, or IN as a value, with a subquery, and one of the compared values may be null, which "
+            "changes all rows"
+        )
+    name, outer = None if more else own.whole(one), value_of(found.this, scope)
     if name is not None and outer is not None and _of_two(own, name, scope, outer):
-        yield name.column, outer
+        yield name, outer
+
+
+def _has_to_be_true(condition: exp.Expr) -> bool:
+    """Returns whether a condition decides of WHERE, HAVING or ON, perhaps with others, and never by being false."""
+    while isinstance(condition.parent, exp.And | exp.Or | exp.Paren):
+        condition = condition.parent
+    return isinstance(condition.parent, exp.Where | exp.Having | exp.Join)
 
 
 def _of_two(own: Scope, name: Name, scope: Scope, outer: Name | Term) -> bool:
+    """Returns whether a column of a subquery is comparable with a value of the query around it."""
     if isinstance(outer, Name):
-        outer = replace(outer, source=outer.source + 1)
-    return _comparable((own.inputs[0], *scope.inputs), name, outer)
+        outer = replace(outer, source=outer.source + len(own.inputs))
+    return _comparable((*own.inputs, *scope.inputs), name, outer)

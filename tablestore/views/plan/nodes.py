@@ -7,7 +7,8 @@ those that share a group (`Form.GROUPS`), or one for each with values of others 
 
 member      each joined row has exactly one row of it: FROM a, JOIN a, and a in a LEFT JOIN b
 dependent   joined rows depend on those of its rows that equal them in some columns: b in a LEFT JOIN b ON b.k = a.x,
-            in a LEFT SEMI JOIN b, in EXISTS (SELECT … FROM b WHERE b.k = a.x), in a.x IN (SELECT k FROM b)
+            in a LEFT SEMI JOIN b, in EXISTS (SELECT … FROM b WHERE b.k = a.x), in a.x IN (SELECT k FROM b);
+            of a subquery in an expression that joins tables it is what its FROM makes of them
 
 So what a change of an input reaches is found, in each of two versions, by its own changed rows if it is a member, and
 by the values of those columns in its changed rows if it is a dependent. This is a superset: whatever else WHERE or ON
@@ -182,6 +183,7 @@ class Block:
         inputs: Its inputs, those of FROM first and in their order.
         items: The columns of the result.
         address: Of `Form.GROUPS` the groups, of `Form.PARTITIONS` what all its partitions have in common.
+        listed: What is selected in place of its own columns, where it is FROM of a subquery in an expression.
     """
 
     text: SelectText
@@ -189,6 +191,7 @@ class Block:
     inputs: tuple[Input, ...]
     items: tuple[Item, ...]
     address: tuple[Address, ...] = ()
+    listed: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -322,7 +322,8 @@ class _Writer:
             edits.append(((end, end), f"\nWHERE {condition}"))
         elif "where" in clauses:
             end = clauses["where"][1]
-        if items is None:
+        items = items or block.listed
+        if not items:
             return query.part(block.text.span, names, edits)
         return f"SELECT {items}\nFROM {query.part((clauses['from'][0], end), names, edits)}"
 

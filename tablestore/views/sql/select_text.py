@@ -74,6 +74,19 @@ class SelectText:
         """Returns the tokens of a part of the text."""
         return [token for token in self.tokens if span[0] <= token.start < span[1]]
 
+    def enclosing(self, start: int) -> Iterator[list[Token]]:
+        """Yields what each of the parentheses has around a token at some position, the innermost ones first."""
+        opened: list[int] = []
+        for number, token in enumerate(self.tokens):
+            if token.start >= start:
+                break
+            if token.token_type in _OPENING:
+                opened.append(number)
+            elif token.token_type in _CLOSING:
+                opened.pop()
+        for opening in reversed(opened):
+            yield list(self.tokens[opening + 1 : closing(self.tokens, opening)])
+
     def items(self, clause: str) -> list[Span]:
         """Returns the positions of the parts of a clause that commas separate."""
         tokens = self.within(self.clauses[clause])

@@ -217,12 +217,21 @@ class _Shapes:
         dice, table, alias = self._dice, self._dice.choice(list(TABLES)), self._alias()
         own, more, value = (f"{alias}.{dice.choice(_NUMBERS[table])}" for _ in range(3))
         outer, source = self._value(sources), f"{table} AS {alias}"
+        if dice.randrange(3) == 0:
+            other, there = dice.choice(["s.b", "s.c", "s.e"]), self._alias()
+            columns = [f"{there}.{dice.choice(_NUMBERS[other])}" for _ in range(3)]
+            kind = dice.choice(["JOIN", "JOIN", "LEFT JOIN", "LEFT SEMI JOIN"])
+            source += f" {kind} {other} AS {there} ON {columns[0]} = {alias}.{dice.choice(_NUMBERS[table])}"
+            if kind != "LEFT SEMI JOIN":
+                own, more, value = (dice.choice(pair) for pair in zip((own, more, value), columns, strict=True))
         where = f"{own} = {outer}" + (f" AND {more} > 0" if dice.randrange(2) else "")
+        key = dice.choice(sources[0].named(sources[0].key) or [outer])
         return dice.choice(
             [
                 f"EXISTS (SELECT 1 FROM {source} WHERE {where})",
                 f"NOT EXISTS (SELECT 1 FROM {source} WHERE {where})",
                 f"({outer} IN (SELECT {own} FROM {source} WHERE {more} > 0) OR {outer} = 3)",
+                f"{key} NOT IN (SELECT {own} FROM {source} WHERE {own} IS NOT NULL AND {more} > 0)",
                 f"coalesce((SELECT max({value}) FROM {source} WHERE {where}), 2) > 1",
             ]
         )

@@ -125,6 +125,26 @@ def test_a_refresh_without_spark_equals_the_query(part: int, depth: Depth) -> No
             ("g",),
             [{"s.a": [(1, 1, 0, None)]}, {"s.a": [(1, 2, 0, None)]}, {"s.a": []}],
         ),
+        # a row of a subquery is another one's partner, and both have changed
+        (
+            "SELECT a.id FROM a WHERE EXISTS (SELECT 1 FROM b JOIN c ON b.v = c.p WHERE b.k = a.x AND c.v > 0)",
+            (),
+            [
+                {"s.a": [(1, 1, 0, None), (2, 2, 0, None)], "s.b": [(1, 3, None)], "s.c": [(3, 1, 1)]},
+                {"s.a": [(1, 1, 0, None), (2, 2, 0, None)], "s.b": [(2, 2, None)], "s.c": [(2, 1, 1)]},
+                {"s.a": [(1, 1, 0, None), (2, 2, 0, None)], "s.b": [(2, 2, None)], "s.c": [(2, 1, 0)]},
+            ],
+        ),
+        # the first value that NOT IN knows, and the last one
+        (
+            "SELECT id FROM a WHERE id NOT IN (SELECT v FROM b WHERE v IS NOT NULL)",
+            (),
+            [
+                {"s.a": [(1, 1, 0, None), (2, 2, 0, None)]},
+                {"s.a": [(1, 1, 0, None), (2, 2, 0, None)], "s.b": [(1, 2, None), (2, None, None)]},
+                {"s.a": [(1, 1, 0, None), (2, 2, 0, None)], "s.b": [(1, None, None), (2, None, None)]},
+            ],
+        ),
         # several flips of one partner between two refreshes are none
         (
             "SELECT a.id, a.y FROM a WHERE NOT EXISTS (SELECT 1 FROM e WHERE e.x = a.x)",
@@ -144,6 +164,8 @@ def test_a_refresh_without_spark_equals_the_query(part: int, depth: Depth) -> No
         "one-column",
         "more-columns",
         "left-group",
+        "joined-subquery",
+        "not-in",
         "flips",
     ],
 )

@@ -74,6 +74,19 @@ def planned(text: str, *key: str) -> Incremental | Whole:
         ("SELECT id, transform(array(n), id -> id + 1) AS z FROM orders;", ["id"]),
         ("SELECT id, unix_timestamp(at) AS seconds FROM orders", ["id"]),
         ("SELECT id FROM orders WHERE id IN (SELECT id FROM planets)", ["id"]),
+        ("SELECT id FROM orders WHERE id NOT IN (SELECT id FROM planets)", ["id"]),
+        ("SELECT id FROM orders WHERE id NOT IN (SELECT size FROM planets WHERE size IS NOT NULL)", ["id"]),
+        ("SELECT id, id IN (SELECT id FROM planets) AS known FROM orders", ["id"]),
+        (
+            "SELECT id FROM orders o WHERE n IN (SELECT size FROM planets p JOIN stars s ON p.star = s.star "
+            "WHERE mass > 1)",
+            ["id"],
+        ),
+        (
+            "SELECT id FROM orders o WHERE EXISTS (SELECT 1 FROM (SELECT star, mass FROM stars) AS s "
+            "LEFT JOIN planets p USING (star) WHERE p.id = o.planet_id AND s.mass > o.n)",
+            ["id"],
+        ),
         ("SELECT id FROM (SELECT id FROM orders) AS o", ["id"]),
         (
             "SELECT o.id, q.c FROM orders o LEFT JOIN (SELECT size + 1 AS m, count(*) AS c FROM planets "
@@ -387,6 +400,28 @@ def test_a_group_may_follow_from_the_driving_row_alone(group: str, direct: bool)
         ("SELECT s.star FROM orders o RIGHT JOIN stars s USING (star)", "a RIGHT JOIN"),
         ("SELECT id FROM orders WHERE n NOT IN (SELECT size FROM planets)", "NOT IN"),
         ("SELECT id, n IN (SELECT size FROM planets) AS i FROM orders", "IN as a value"),
+        ("SELECT id FROM orders WHERE planet_id NOT IN (SELECT id FROM planets)", "of the compared values may be null"),
+        ("SELECT id FROM orders WHERE id NOT IN (SELECT size FROM planets WHERE size > 1 OR id > 1)", "may be null"),
+        ("SELECT id FROM orders WHERE (id, n) NOT IN (SELECT id, id FROM planets)", "may be null"),
+        (
+            "SELECT o.id FROM orders o WHERE EXISTS (SELECT 1 FROM planets p, stars s WHERE p.star = s.star "
+            "AND p.id = o.n)",
+            "s is joined in a subquery without a column that has to equal another one",
+        ),
+        (
+            "SELECT o.id FROM orders o WHERE EXISTS (SELECT 1 FROM planets p JOIN stars s ON s.star = o.star "
+            "WHERE p.id = o.n)",
+            "no column of its tables",
+        ),
+        (
+            "SELECT o.id FROM orders o WHERE n IN (SELECT size FROM planets UNION ALL SELECT id FROM planets)",
+            "a subquery in an expression that is no plain SELECT",
+        ),
+        (
+            "SELECT o.id FROM orders o WHERE n IN (SELECT size FROM planets p WHERE EXISTS (SELECT 1 FROM stars s "
+            "WHERE s.star = p.star))",
+            "a subquery within one of an expression",
+        ),
         ("SELECT id FROM orders WHERE EXISTS (SELECT 1 FROM planets)", "has to equal one of the query around it"),
         ("SELECT id FROM orders WHERE n = (SELECT max(size) FROM planets)", "has to equal one of the query around it"),
         ("SELECT id FROM orders WHERE n IN (SELECT size FROM planets LIMIT 3)", "LIMIT"),
