@@ -14,8 +14,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
 from filestore.model.definition import TableDefinition
-from filestore.model.names import quoted
-from tablestore.views.plan.equal_columns import correlated, joined, searched, with_equal_columns
+from tablestore.views.plan.equal_columns import joined, with_equal_columns
 from tablestore.views.plan.first_rows import numbered_by, with_first_rows
 from tablestore.views.plan.functions import (
     WINDOW_PARTS,
@@ -25,26 +24,17 @@ from tablestore.views.plan.functions import (
     is_window,
     truncates_time,
 )
-from tablestore.views.plan.nodes import Address, Block, Form, Input, Item, Name, Scan, Term, UnionAll, scans_of
+from tablestore.views.plan.nodes import Address, Block, Form, Input, Item, Name, Scan, UnionAll
 from tablestore.views.plan.nulls import may_be_null
 from tablestore.views.plan.row_key import row_key
-from tablestore.views.plan.scope import NotPlainError, Scope, column_type, walked
+from tablestore.views.plan.scope import NotPlainError, Scope, walked
+from tablestore.views.plan.select_clauses import CLAUSES, check_clauses, expressions_of, name_of_clause
+from tablestore.views.plan.subqueries import Subqueries
 from tablestore.views.plan.values import type_of
 from tablestore.views.sql.select_text import SelectText, Span, union_nodes, union_parts
 from tablestore.views.sql.view_query import ViewQuery, parsed_query, shown
 
 __all__ = ["has_collation", "read_nodes"]
-
-_CLAUSES = ("expressions", "from_", "joins", "where", "group", "having", "distinct", "qualify")
-_OF_SUBQUERIES = ("expressions", "from_", "where", "group", "having", "distinct")
-_NAMES_OF_CLAUSES = {
-    "with_": "WITH",
-    "order": "ORDER BY",
-    "limit": "LIMIT",
-    "offset": "OFFSET",
-    "laterals": "LATERAL VIEW",
-    "windows": "WINDOW",
-}
 
 
 def read_nodes(query: ViewQuery, definitions: Mapping[str, TableDefinition]) -> Block | UnionAll:
@@ -86,7 +76,7 @@ class _Reader:
         raise NotPlainError("it is no plain SELECT")
 
     def _select(self, tree: exp.Select, tokens: Sequence[Token]) -> SelectText:
-        _check_clauses(tree, _CLAUSES)
+        check_clauses(tree, CLAUSES)
         select = SelectText(tree, tuple(tokens))
         if parsed_query(self.query.text[slice(*select.span)]) != tree or "select" not in select.clauses:
             raise NotPlainError("it is no plain SELECT")
@@ -104,7 +94,7 @@ class _Reader:
         tree = select.tree
         inputs = self._from(select)
         scope = Scope(inputs)
-        inputs += tuple(self._subqueries(select, scope))
+        inputs += tuple(Subqueries(self.query, self._from).of(select, scope))
         own = select.items("select")
         if len(own) != len(tree.expressions) or any(item.is_star for item in tree.expressions):
             raise NotPlainError("its columns cannot be taken apart")
@@ -114,7 +104,7 @@ class _Reader:
         if len({item.name.lower() for item in items}) < len(items):
             raise NotPlainError("two of its columns have one name")
         found = Block(select, Form.ROWS, inputs, items)
-        windows = [window for item in _own(tree) for window in walked(item, exp.Window)]
+        windows = [window for item in expressions_of(tree) for window in walked(item, exp.Window)]
         if tree.args.get("group") is not None:
             if windows or tree.args.get("distinct") is not None:
                 raise NotPlainError(f"it has {'OVER' if windows else 'DISTINCT'} over groups")
@@ -170,59 +160,6 @@ class _Reader:
     def _scan(self, number: int) -> Scan:
         use = self.query.uses[number]
         return Scan(number, use.name, self.definitions[use.name])
-
-    # ------------------------------------------------------------------------------------------ subqueries
-
-    def _subqueries(self, select: SelectText, scope: Scope) -> Iterator[Input]:
-        """Yields what subqueries in expressions read: EXISTS, IN, and those that are values."""
-        tree = select.tree
-        for clause in ("having", "qualify"):  # where a name means the column of the result first
-            if (part := tree.args.get(clause)) is not None and any(walked(part, exp.Query)):
-                raise NotPlainError(f"it has a subquery in {clause.upper()}")
-        for join in tree.args.get("joins") or []:
-            on = join.args.get("on")
-            if on is not None and (join.side or join.kind not in ("", "INNER")) and any(walked(on, exp.Query)):
-                # a row without a partner has no column that names a row of the subquery
-                raise NotPlainError("it has a subquery in the condition of another join than INNER JOIN")
-        for part in (*_own(tree), *_conditions_of_joins(tree)):
-            for found in walked(part, exp.Query):
-                yield self._subquery(found, select, scope)
-
-    def _subquery(self, found: exp.Expr, select: SelectText, scope: Scope) -> Input:
-        inner = found.this if isinstance(found, exp.Subquery) else found
-        if not isinstance(inner, exp.Select) or inner.args.get("from_") is None:
-            raise NotPlainError("it has a subquery in an expression that is no plain SELECT")
-        if any(query for part in (*_own(inner), *_conditions_of_joins(inner)) for query in walked(part, exp.Query)):
-            raise NotPlainError("it has a subquery within one of an expression")
-        _check_clauses(inner, (*_OF_SUBQUERIES, "joins"))
-        text = self._from_of_subquery(inner, select)
-        inputs = self._from(text)
-        every = Scope(tuple(replace(source, visible=True) for source in inputs))
-        for condition in _conditions_of_joins(inner):
-            list(every.roots(condition))  # raises if one is a column of the query around it
-        pairs = list(correlated(inner, Scope(inputs), scope))
-        if isinstance(found.parent, exp.In):
-            pairs += searched(found.parent, inner, Scope(inputs), select.tree, scope)
-        if not pairs:
-            tables = ", ".join(dict.fromkeys(scan.table for source in inputs for scan in scans_of(source.node)))
-            raise NotPlainError(f"of {tables} in a subquery no column has to equal one of the query around it")
-        if len(inputs) == 1 and isinstance(inputs[0].node, Scan):
-            equal = [(name.column, outer) for name, outer in pairs]
-            return replace(inputs[0], span=None, needs_alias=False, member=False, visible=False, equal=tuple(equal))
-        return _joined_subquery(text, inputs, pairs)
-
-    def _from_of_subquery(self, inner: exp.Select, select: SelectText) -> SelectText:
-        """Returns a subquery of an expression up to the end of its FROM: a SELECT of the rows that its tables make."""
-        start = int(next(inner.args["from_"].find_all(exp.Table)).parts[0].meta["start"])
-        for tokens in select.enclosing(start):
-            own = SelectText(inner, tuple(tokens))
-            if parsed_query(self.query.text[slice(*own.span)]) == inner and "from" in own.clauses:
-                end = own.clauses["from"][1]
-                tree = inner.copy()
-                for clause in ("where", "group", "having", "distinct"):
-                    tree.set(clause, None)
-                return SelectText(tree, tuple(token for token in tokens if token.start < end))
-        raise NotPlainError("it has a subquery in an expression that is no plain SELECT")
 
     # ------------------------------------------------------------------------------------------ groups, partitions
 
@@ -289,46 +226,11 @@ class _Reader:
         return replace(block, form=Form.PARTITIONS, items=tuple(items), address=tuple(address))
 
 
-def _conditions_of_joins(tree: exp.Select) -> list[exp.Expr]:
-    return [on for join in tree.args.get("joins") or [] if (on := join.args.get("on")) is not None]
-
-
-def _joined_subquery(text: SelectText, inputs: tuple[Input, ...], pairs: Sequence[tuple[Name, Name | Term]]) -> Input:
-    """Returns what a subquery of an expression reads that joins tables: the columns that have to equal others."""
-    first, *rest = inputs
-    if unequal := [source for source in (first, *rest) if source.member and not source.equal][1:]:
-        raise NotPlainError(
-            f"{unequal[0].alias} is joined in a subquery without a column that has to equal another one"
-        )
-    items, listed, equal = [], [], []
-    for number, (name, outer) in enumerate(pairs):
-        source, column = inputs[name.source], f"c{number}"
-        items.append(Item(column, name, True, column_type(source.node, name.column)))
-        listed.append(f"{source.text_of(name.column)} AS {quoted(column)}")
-        equal.append((column, outer))
-    block = Block(text, Form.ROWS, inputs, tuple(items), listed=", ".join(listed))
-    return Input(block, "", None, False, False, False, tuple(equal))
-
-
 def _without_alias(select: SelectText, item: exp.Expr, span: Span) -> Span:
     return select.expression(span) if isinstance(item, exp.Alias) else span
 
 
 _SETS = exp.Rollup | exp.Cube | exp.GroupingSets
-
-
-def _check_clauses(tree: exp.Select, known: Sequence[str]) -> None:
-    for name, value in tree.args.items():
-        if value and name not in known:
-            raise NotPlainError(f"it has {_NAMES_OF_CLAUSES.get(name, name.upper())}")
-    if (distinct := tree.args.get("distinct")) is not None and any(distinct.args.values()):
-        raise NotPlainError("it has DISTINCT ON")
-
-
-def _own(tree: exp.Select) -> list[exp.Expr]:
-    """Returns the expressions of a SELECT, without those of its joins."""
-    clauses = (tree.args.get(name) for name in ("where", "group", "having", "qualify"))
-    return [*tree.expressions, *(clause for clause in clauses if clause is not None)]
 
 
 def _check_rows(tree: exp.Select, items: Sequence[Item]) -> None:
@@ -342,7 +244,7 @@ def _check_rows(tree: exp.Select, items: Sequence[Item]) -> None:
     unknown = [node for item in tree.expressions for node in walked(item, exp.Anonymous)]
     if unknown and not any(item.origin for item in items):  # beside a column alone Spark takes no aggregate
         raise NotPlainError(f"{unknown[0].name}() may aggregate all rows: it is not known here")
-    if any(is_window(node) for item in _own(tree) for node in walked(item, exp.Anonymous)):
+    if any(is_window(node) for item in expressions_of(tree) for node in walked(item, exp.Anonymous)):
         raise NotPlainError("it has window() without GROUP BY, by which a row may have several")
 
 
@@ -366,7 +268,7 @@ def _branches(tree: exp.Expr) -> Iterator[exp.Select]:
             raise NotPlainError(f"it is a {what} of queries")
         for name, value in node.args.items():
             if value and name not in ("this", "expression", "distinct"):
-                raise NotPlainError(f"it has {_NAMES_OF_CLAUSES.get(name, name.upper())} behind UNION ALL")
+                raise NotPlainError(f"it has {name_of_clause(name)} behind UNION ALL")
 
 
 def _item(item: exp.Expr, tree: exp.Select, scope: Scope) -> Item:
