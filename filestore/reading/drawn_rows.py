@@ -18,7 +18,7 @@ __all__ = ["drawn_rows"]
 def drawn_rows(table: TableFiles, plan: ScanPlan, number: int, chance: Callable[[], float]) -> Iterator[pl.DataFrame]:
     """Yields at most so many rows of the files of a plan, each with the same chance, in the order of the files.
 
-    Rows that pending runs replace may be among them, and rows that are only in runs are not. Deleted rows are left out.
+    Deleted rows are left out, and slots with pending runs, which may have replaced any of their rows.
 
     Args:
         table: The table.
@@ -26,12 +26,14 @@ def drawn_rows(table: TableFiles, plan: ScanPlan, number: int, chance: Callable[
         number: How many positions are drawn; those of deleted rows count, and one that is drawn twice.
         chance: Returns a float in [0, 1).
     """
-    ends = np.cumsum(np.fromiter((file.rows for file in plan.files), np.int64, len(plan.files)))
+    replaced = {slot.slot for slot in plan.pending}
+    files = [file for file in plan.files if file.slot not in replaced]
+    ends = np.cumsum(np.fromiter((file.rows for file in files), np.int64, len(files)))
     total = int(ends[-1]) if len(ends) else 0
     drawn = np.unique(np.array([int(chance() * total) for _ in range(number)] if total else [], dtype=np.int64))
     numbers = np.searchsorted(ends, drawn, side="right")
     for number_of_file in np.unique(numbers).tolist():
-        file = plan.files[number_of_file]
+        file = files[number_of_file]
         own = drawn[numbers == number_of_file] - (ends[number_of_file] - file.rows)
         groups = RowGroups(table, file)
         alive = np.concatenate([groups.alive(group) for group in range(len(groups))])

@@ -180,8 +180,9 @@ class Sender:
             problem: KafkaError = error.args[0]
             if problem.code() == KafkaError._STATE:
                 self._wait_for_report(producer)
+                problem = (*self._problems, problem)[0]
             self._problems.append(problem)
-            raise self._refused(self._problems[0]) from error
+            raise self._refused(problem) from error
         except BufferError as error:
             raise Unavailable(f"{self._action}: {error}", code="log-delivery") from error
 

@@ -126,10 +126,9 @@ class QueryMethod(RefreshMethod):
         work = replace(self._work(plan, step.output, step.before), samples=True)
         try:
             wrong = self.engines.compare(work, options["view.local-memory"]).different
-        except Unsupported as error:
-            if error.code != "needs-spark":
-                raise
-            logger.debug("rows of %s are not checked: %s", self.table.identifier, error)
+        except (InvalidRequest, Unsupported) as error:  # the refresh is worth more, and says what is wrong itself
+            log = logger.debug if error.code == "needs-spark" else logger.warning
+            log("rows of %s are not checked: %s", self.table.identifier, error)
             return 0
         if wrong:
             logger.warning(

@@ -23,14 +23,15 @@ class SharedVersions:
         """Returns the version of a table that a refresh reads: the newest one, if nobody has read the table before.
 
         A view never goes back: if another process has refreshed it to a later version, the newest one is read, from
-        here on by the others, too.
+        here on by the others, too. So it is if the table was dropped, and created again in its folder.
 
         Args:
             store: The table.
             output: The view, with the versions that it has read.
         """
         state = self._states.get(store.location)
-        if state is None or state.version < output.positions.get(state.table_id, -1):
+        is_other = state is None or state.table_id != store.known.table_id
+        if state is None or is_other or state.version < output.positions.get(state.table_id, -1):
             state = self._states[store.location] = store.state()
         return state
 

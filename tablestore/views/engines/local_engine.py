@@ -124,7 +124,11 @@ class LocalQueries:
         schema = rows.schema(Rows(work.output, work.version))
         exact = isinstance(work.plan, Incremental) and work.plan.exact
         key = work.state(work.output, work.version).definition.primary_key
-        counts = counted_by_key(result, stored, schema, key, exact=exact) if key else counted(result, stored, schema)
+        counts = (
+            counted_by_key(result, stored, schema, key, exact=exact, floats=not work.samples)
+            if key
+            else counted(result, stored, schema)
+        )
         with self._run(program, relations, rows, most) as database:
             [found] = database.rows(counts, pa.schema([(name, pa.int64()) for name in ("d", "r", "s")]))
         work.require_tables()

@@ -28,7 +28,7 @@ from tablestore.views.plan.nodes import Address, Block, Form, Input, Item, Name,
 from tablestore.views.plan.nulls import may_be_null
 from tablestore.views.plan.row_key import row_key
 from tablestore.views.plan.scope import NotPlainError, Scope, walked
-from tablestore.views.plan.select_clauses import CLAUSES, check_clauses, expressions_of, name_of_clause
+from tablestore.views.plan.select_clauses import CLAUSES, check_clauses, check_groups, expressions_of, name_of_clause
 from tablestore.views.plan.subqueries import Subqueries
 from tablestore.views.plan.values import type_of
 from tablestore.views.sql.select_text import SelectText, Span, union_nodes, union_parts
@@ -166,9 +166,7 @@ class _Reader:
     def _groups(self, select: SelectText, scope: Scope) -> Iterator[Address]:
         tree = select.tree
         group = tree.args["group"]
-        sets = any(isinstance(part, _SETS) for part in group.expressions)
-        if sets or any(value for name, value in group.args.items() if name != "expressions") or not group.expressions:
-            raise NotPlainError("its GROUP BY has ALL, ROLLUP, CUBE or GROUPING SETS")
+        check_groups(tree)
         spans, items = select.items("group"), select.items("select")
         if len(spans) != len(group.expressions):
             raise NotPlainError("its GROUP BY cannot be taken apart")
@@ -228,9 +226,6 @@ class _Reader:
 
 def _without_alias(select: SelectText, item: exp.Expr, span: Span) -> Span:
     return select.expression(span) if isinstance(item, exp.Alias) else span
-
-
-_SETS = exp.Rollup | exp.Cube | exp.GroupingSets
 
 
 def _check_rows(tree: exp.Select, items: Sequence[Item]) -> None:

@@ -12,6 +12,7 @@ __all__ = [
     "CLAUSES",
     "CLAUSES_OF_SUBQUERIES",
     "check_clauses",
+    "check_groups",
     "conditions_of_joins",
     "expressions_of",
     "name_of_clause",
@@ -41,6 +42,19 @@ def check_clauses(tree: exp.Select, known: Sequence[str]) -> None:
             raise NotPlainError(f"it has {name_of_clause(name)}")
     if (distinct := tree.args.get("distinct")) is not None and any(distinct.args.values()):
         raise NotPlainError("it has DISTINCT ON")
+
+
+def check_groups(tree: exp.Select) -> None:
+    """Raises `NotPlainError` if a SELECT has groups that are not made of plain expressions.
+
+    With grouping sets there are nulls in the result that no row has.
+    """
+    group = tree.args.get("group")
+    if group is None:
+        return
+    sets = any(isinstance(part, exp.Rollup | exp.Cube | exp.GroupingSets) for part in group.expressions)
+    if sets or any(value for name, value in group.args.items() if name != "expressions") or not group.expressions:
+        raise NotPlainError("its GROUP BY has ALL, ROLLUP, CUBE or GROUPING SETS")
 
 
 def expressions_of(tree: exp.Select) -> list[exp.Expr]:

@@ -9,11 +9,12 @@ from sqlglot import exp
 
 from filestore.model.names import quoted
 from tablestore.views.plan.equal_columns import correlated, searched
-from tablestore.views.plan.nodes import Block, Form, Input, Item, Name, Scan, Term, scans_of
+from tablestore.views.plan.nodes import Block, Form, Input, Item, Name, Node, Scan, Term, UnionAll, scans_of
 from tablestore.views.plan.scope import NotPlainError, Scope, column_type, walked
 from tablestore.views.plan.select_clauses import (
     CLAUSES_OF_SUBQUERIES,
     check_clauses,
+    check_groups,
     conditions_of_joins,
     expressions_of,
 )
@@ -67,13 +68,16 @@ class Subqueries:
         ):
             raise NotPlainError("it has a subquery within one of an expression")
         check_clauses(inner, CLAUSES_OF_SUBQUERIES)
+        check_groups(inner)
         text = self._from_of_subquery(inner, select)
         inputs = self.inputs_of(text)
         every = Scope(tuple(replace(source, visible=True) for source in inputs))
         for condition in conditions_of_joins(inner):
             list(every.roots(condition))  # raises if one is a column of the query around it
+        for source in inputs:
+            _check_own_names(source.node)
         pairs = list(correlated(inner, Scope(inputs), scope))
-        if isinstance(found.parent, exp.In):
+        if isinstance(found.parent, exp.In) and found.parent.args.get("query") is found:  # and no value of a list
             pairs += searched(found.parent, inner, Scope(inputs), select.tree, scope)
         if not pairs:
             tables = ", ".join(dict.fromkeys(scan.table for source in inputs for scan in scans_of(source.node)))
@@ -85,8 +89,10 @@ class Subqueries:
 
     def _from_of_subquery(self, inner: exp.Select, select: SelectText) -> SelectText:
         """Returns a subquery of an expression up to the end of its FROM: a SELECT of the rows that its tables make."""
-        start = int(next(inner.args["from_"].find_all(exp.Table)).parts[0].meta["start"])
-        for tokens in select.enclosing(start):
+        table = next(inner.args["from_"].find_all(exp.Table), None)
+        if table is None or "start" not in table.parts[0].meta:
+            raise NotPlainError("it has a subquery in an expression that reads no plain table")
+        for tokens in select.enclosing(int(table.parts[0].meta["start"])):
             own = SelectText(inner, tuple(tokens))
             if parsed_query(self.query.text[slice(*own.span)]) == inner and "from" in own.clauses:
                 end = own.clauses["from"][1]
@@ -95,6 +101,22 @@ class Subqueries:
                     tree.set(clause, None)
                 return SelectText(tree, tuple(token for token in tokens if token.start < end))
         raise NotPlainError("it has a subquery in an expression that is no plain SELECT")
+
+
+def _check_own_names(node: Node) -> None:
+    """Raises `NotPlainError` if a subquery in FROM of another one may have a column of the query around that."""
+    match node:
+        case UnionAll():
+            for branch in node.branches:
+                _check_own_names(branch)
+        case Block():
+            scope = Scope(tuple(replace(source, visible=True) for source in node.inputs if source.span is not None))
+            for part in (*expressions_of(node.text.tree), *conditions_of_joins(node.text.tree)):
+                if any(walked(part, exp.Query)):
+                    raise NotPlainError("it has a subquery within one of an expression")
+                list(scope.roots(part))
+            for source in node.inputs:
+                _check_own_names(source.node)
 
 
 def _joined_subquery(text: SelectText, inputs: tuple[Input, ...], pairs: Sequence[tuple[Name, Name | Term]]) -> Input:

@@ -217,6 +217,10 @@ class _Shapes:
         dice, table, alias = self._dice, self._dice.choice(list(TABLES)), self._alias()
         own, more, value = (f"{alias}.{dice.choice(_NUMBERS[table])}" for _ in range(3))
         outer, source = self._value(sources), f"{table} AS {alias}"
+        if dice.randrange(5) == 0:
+            inner = self._alias()
+            source = f"(SELECT {inner}.* FROM {table} AS {inner} WHERE {inner}.{_NUMBERS[table][0]} > 0) AS {alias}"
+            source = source.replace("*", f", {inner}.".join(COLUMNS[table]))
         if dice.randrange(3) == 0:
             other, there = dice.choice(["s.b", "s.c", "s.e"]), self._alias()
             columns = [f"{there}.{dice.choice(_NUMBERS[other])}" for _ in range(3)]

@@ -178,6 +178,24 @@ def test_a_history(query: str, key: tuple[str, ...], states: Sequence[State]) ->
 @pytest.mark.parametrize(
     "query",
     [
+        "id NOT IN ((SELECT k FROM b WHERE b.k = a.y), 5)",
+        "id IN ((SELECT k FROM b WHERE b.k = a.y), 5)",
+        "(SELECT k FROM b WHERE b.k = a.y) NOT IN (2, 5)",
+    ],
+)
+def test_regression_a_subquery_that_is_one_value_of_a_list(query: str) -> None:
+    """It was taken for all that NOT IN compares. It is null where there is no row."""
+    rows = [(id, 0, 1, None) for id in range(5)]
+    states = [
+        {"s.a": rows, "s.b": [(k, None, None) for k in there], "s.c": [], "s.e": []}
+        for there in (range(5), [0, 2, 3, 4], range(1, 5), [])
+    ]
+    assert _refreshes(Shape(f"SELECT id FROM a WHERE {query}"), states, _run) == ""
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
         "SELECT v, x FROM e",
         "SELECT v, count(*) OVER (PARTITION BY x) AS n FROM e",
         "SELECT min(v) AS v, count(*) AS n FROM e GROUP BY x",
@@ -227,7 +245,7 @@ def test_a_check_finds_each_wrong_row(part: int, depth: Depth) -> None:
         if isinstance(plan, Incremental):
             with closing(sqlite3.connect(":memory:")) as database:
                 found.update(_checked(database, query, plan, state, dice))
-    assert min(found["missing"], found["more"]) > number // 3, found
+    assert min(found["missing"], found["more"]) > number // 5, found
     assert found["changed"] > number // 20, "in most shapes all columns are of the key"
 
 

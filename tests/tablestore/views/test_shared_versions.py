@@ -11,6 +11,7 @@ import pytest
 from tablestore import Store
 from tablestore.views import refreshing
 from tablestore.views.opening import all_views, open_view
+from tablestore.views.shared_versions import SharedVersions
 from tablestore.views.upkeep import Upkeep
 from tablestore.views.view import View
 from tests.depth import Depth
@@ -116,3 +117,17 @@ def test_a_version_that_expires_meanwhile(chain: Store) -> None:
         table.expire()
     assert [outcome.error for outcome in upkeep.round()] == [None] * 4
     assert_one_set(chain)
+
+
+def test_a_table_that_is_created_again_meanwhile(chain: Store) -> None:
+    """The version of the former table has files that are not there any more."""
+    write = upserts(chain)
+    write()
+    versions = SharedVersions()
+    assert chain.maintained_view("shop.a").refresh(versions) is not None
+    chain.drop_table("shop.t")
+    chain.create_table("shop.t", "k BIGINT, g BIGINT NOT NULL, x BIGINT", primary_key=["k"]).write(
+        [{"k": 1, "g": 2, "x": 3}]
+    )
+    assert chain.maintained_view("shop.b").refresh(versions) is not None
+    assert rows(chain.table("shop.b")) == [{"g": 2, "x": 3, "n": 1}]

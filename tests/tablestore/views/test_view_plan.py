@@ -413,6 +413,25 @@ def test_a_group_may_follow_from_the_driving_row_alone(group: str, direct: bool)
             "WHERE p.id = o.n)",
             "no column of its tables",
         ),
+        ("SELECT id FROM orders WHERE n NOT IN (SELECT id FROM planets GROUP BY ROLLUP (id))", "ROLLUP"),
+        ("SELECT id, n IN (SELECT id FROM planets GROUP BY id WITH CUBE) AS i FROM orders", "CUBE"),
+        ("SELECT id FROM orders WHERE n IN (SELECT col1 FROM VALUES (1), (2))", "no plain table"),
+        ("SELECT id FROM orders WHERE n IN (SELECT q.q FROM (SELECT 1 AS q) AS q)", "no plain table"),
+        (
+            "SELECT o.id FROM orders o WHERE EXISTS (SELECT 1 FROM (SELECT id, name FROM planets p WHERE p.size = o.n) "
+            "AS q WHERE q.id = o.planet_id)",
+            "o.n in WHERE p.size = o.n is no column of its tables",
+        ),
+        (
+            "SELECT o.id FROM orders o WHERE EXISTS (SELECT 1 FROM (SELECT id, n AS m FROM planets p) AS q "
+            "WHERE q.id = o.planet_id)",
+            "n in n AS m is no column of its tables",
+        ),
+        (
+            "SELECT o.id FROM orders o WHERE EXISTS (SELECT 1 FROM (SELECT id FROM planets p WHERE EXISTS (SELECT 1 "
+            "FROM stars s WHERE s.star = p.star AND s.mass > o.n)) AS q WHERE q.id = o.planet_id)",
+            "a subquery within one of an expression",
+        ),
         (
             "SELECT o.id FROM orders o WHERE n IN (SELECT size FROM planets UNION ALL SELECT id FROM planets)",
             "a subquery in an expression that is no plain SELECT",
