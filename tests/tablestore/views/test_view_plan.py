@@ -423,6 +423,11 @@ def test_a_group_may_follow_from_the_driving_row_alone(group: str, direct: bool)
             "o.n in WHERE p.size = o.n is no column of its tables",
         ),
         (
+            "SELECT o.id FROM orders o WHERE EXISTS (SELECT 1 FROM (SELECT z.id FROM (SELECT id FROM planets p "
+            "WHERE p.size = o.n) AS z) AS q WHERE q.id = o.planet_id)",
+            "o.n in WHERE p.size = o.n is no column of its tables",
+        ),
+        (
             "SELECT o.id FROM orders o WHERE EXISTS (SELECT 1 FROM (SELECT id, n AS m FROM planets p) AS q "
             "WHERE q.id = o.planet_id)",
             "n in n AS m is no column of its tables",
