@@ -101,6 +101,7 @@ _OF_ANY_ENGINE = [
     "view.incremental",
     "view.local-memory",
     "view.whole-size",
+    "view.check",
     "view.removed-events",
     "view.expired-versions",
     "schema.evolution-mode",
