@@ -32,7 +32,6 @@ from tablestore.spark.batch.writing import spark_runner
 from tablestore.spark.jobs.errors import failure_of, raised_by_python
 from tablestore.table import Table
 from tablestore.views.engines.query_work import QueryWork, RowCounts
-from tablestore.views.plan.view_plan import Incremental
 from tablestore.views.tasks import Tasks
 from tablestore.writing.write_job import TaskOutcome, WriteJob, WriteRunner
 
@@ -124,10 +123,9 @@ class SparkViews:
             result, stored = rows.drawn() if work.samples else (rows.result(), rows.stored())
             key = self._definition(work, work.output, work.version).primary_key
             work.require_tables()
-            exact = isinstance(work.plan, Incremental) and work.plan.exact
-            return (
-                _by_key(result, stored, key, exact=exact, floats=not work.samples) if key else _as_bags(result, stored)
-            )
+            if not key:
+                return _as_bags(result, stored)
+            return _by_key(result, stored, key, work.compared().names, exact=work.exact)
 
         return self._with_rows(work, compared)
 
@@ -163,9 +161,11 @@ def _no_changes(table: str, since: int, until: int) -> DataFrame:
     raise AssertionError("the columns of a result do not depend on changes")
 
 
-def _by_key(result: DataFrame, stored: DataFrame, key: Sequence[str], *, exact: bool, floats: bool) -> RowCounts:
+def _by_key(
+    result: DataFrame, stored: DataFrame, key: Sequence[str], names: Sequence[str], *, exact: bool
+) -> RowCounts:
+    """Compares rows by key, in the columns of some names."""
     types = {column.name: column.dataType for column in result.schema}
-    names = [n for n in stored.columns if exact or floats or not isinstance(types[n], FloatType | DoubleType)]
     equals = same if exact else nearly_same
     now, before = F.col(NEW), F.col(STORED)
     equal = reduce(and_, [equals(now.getField(n), before.getField(n), types[n]) for n in names])

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import reduce
 from operator import and_, or_
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark program gives it
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
@@ -20,7 +19,6 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructFi
 from filestore.errors import Unsupported
 from filestore.model.names import quoted
 from filestore.model.rowkind import KIND_COLUMN
-from filestore.rows.frames import arrow_table
 from tablestore.spark.batch.columns import spark_type
 from tablestore.spark.batch.comparing import same
 from tablestore.spark.batch.plan_leaves import other_relation
@@ -120,7 +118,7 @@ class ViewRows:
             case Rows():
                 return self._rows(made.table, made.version)
             case Sampled():
-                return self._drawn(made)
+                return self._drawn(made.rows)
             case Changed():
                 return self._changes(made)
             case Matching():
@@ -139,11 +137,9 @@ class ViewRows:
         kinds = ("+U", "+I") if what.new else ("-U", "-D")
         return self._changed[table].where(F.col("rowkind").isin(*kinds)).drop("rowkind")
 
-    def _drawn(self, what: Sampled) -> DataFrame:
-        schema = self.work.state(what.table, what.version).definition.schema
-        arrow = pa.schema([field.with_nullable(True) for field in schema.to_arrow()])
-        found = [arrow_table(frame, arrow) for frame in self.work.drawn_rows(what, schema.names)]
-        return self.spark.createDataFrame(pa.concat_tables([arrow.empty_table(), *found]), spark_type(schema))
+    def _drawn(self, rows: Rows) -> DataFrame:
+        schema = self.work.state(rows.table, rows.version).definition.schema
+        return self.spark.createDataFrame(self.work.drawn_rows(rows, schema.names), spark_type(schema))
 
     def _query(self, frames: Sequence[DataFrame]) -> DataFrame:
         """Runs the query over other tables, one for each place at which it names a table.

@@ -42,9 +42,7 @@ def differing(result: str, stored: str, schema: pa.Schema, key: Sequence[str], *
     )
 
 
-def counted_by_key(
-    result: str, stored: str, schema: pa.Schema, key: Sequence[str], *, exact: bool, floats: bool = True
-) -> str:
+def counted_by_key(result: str, stored: str, schema: pa.Schema, key: Sequence[str], *, exact: bool) -> str:
     """Returns a query of three numbers: the rows that differ, those of the result, and the stored ones.
 
     Args:
@@ -53,11 +51,9 @@ def counted_by_key(
         schema: The columns of both.
         key: The columns by which a row of one is that of the other.
         exact: Whether the last digits of floating-point numbers have to be equal, too.
-        floats: Whether floating-point numbers are compared that need not be equal to their last digits.
     """
     one, *_ = map(identifier, key)
-    compared = [column for column in schema if exact or floats or not pa.types.is_floating(column.type)]
-    equal = [_equal(column, exact=exact) for column in compared]
+    equal = [_equal(column, exact=exact) for column in schema]
     differs = f"r.{one} IS NULL OR s.{one} IS NULL OR r.{_ALIKE} > 1 OR NOT ({' AND '.join(equal)})"
     on = " AND ".join(f"r.{identifier(name)} = s.{identifier(name)}" for name in key)
     alike = f"count(*) OVER (PARTITION BY {', '.join(map(identifier, key))}) AS {_ALIKE}"

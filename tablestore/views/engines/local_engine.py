@@ -121,13 +121,9 @@ class LocalQueries:
         result, stored, relations = self._compared(work)
         rows = LocalRows(work, most)
         program = _program(work, relations, rows, [result, stored])
-        schema = rows.schema(Rows(work.output, work.version))
-        exact = isinstance(work.plan, Incremental) and work.plan.exact
-        key = work.state(work.output, work.version).definition.primary_key
+        key, schema = work.state(work.output, work.version).definition.primary_key, work.compared()
         counts = (
-            counted_by_key(result, stored, schema, key, exact=exact, floats=not work.samples)
-            if key
-            else counted(result, stored, schema)
+            counted_by_key(result, stored, schema, key, exact=work.exact) if key else counted(result, stored, schema)
         )
         with self._run(program, relations, rows, most) as database:
             [found] = database.rows(counts, pa.schema([(name, pa.int64()) for name in ("d", "r", "s")]))

@@ -74,10 +74,10 @@ class LocalRows:
         """Returns the columns of what can be read: those of the later version, as the query has them."""
         if isinstance(what, Computed):
             return what.schema
-        rows = what.rows if isinstance(what, Matching) else what
+        rows = what.rows if isinstance(what, Matching | Sampled) else what
         version = self.work.until.get(rows.table)
         if version is None:  # the view itself
-            assert not isinstance(rows, Changed)
+            assert isinstance(rows, Rows)
             version = rows.version
         return self._state(rows.table, version).definition.schema.to_arrow()
 
@@ -92,7 +92,7 @@ class LocalRows:
                 continue
             if not isinstance(what, Matching | Sampled):  # those that are found are counted
                 total += self._size(what, columns)
-            table = what.rows.table if isinstance(what, Matching) else what.table
+            table = what.rows.table if isinstance(what, Matching | Sampled) else what.table
             self._note(table, columns)
         if total > self.most:
             raise _too_much(total, self.most)
@@ -127,9 +127,7 @@ class LocalRows:
             case Rows():
                 found = self._rows(what, columns, None)
             case Sampled():
-                own = self.schema(what)
-                schema = _nullable(pa.schema([own.field(name) for name in columns]))
-                found = (arrow_table(frame, schema) for frame in self.work.drawn_rows(what, columns))
+                found = iter([self.work.drawn_rows(what.rows, columns)])
             case Changed():
                 found = (rows.select(columns) for rows in self._images(what))
             case Matching():

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from filestore.delta.state import TableState
-from filestore.lazily import pl
 from filestore.reading.drawn_rows import drawn_rows
 from filestore.reading.scan import plan_scan
+from filestore.rows.frames import arrow_table
 from tablestore.table import Table
-from tablestore.views.plan.script import Sampled
-from tablestore.views.plan.view_plan import ViewPlan
+from tablestore.views.plan.script import Rows
+from tablestore.views.plan.view_plan import Incremental, ViewPlan
 from tablestore.views.sql.view_query import ViewQuery
 
 __all__ = ["DRAWN_ROWS", "QueryWork", "RowCounts"]
@@ -63,11 +65,29 @@ class QueryWork:
         known = self.known.get((table, version))
         return self.tables[table].filestore.state(version) if known is None else known
 
-    def drawn_rows(self, what: Sampled, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+    @property
+    def exact(self) -> bool:
+        """Returns whether the result is the same each time, to the last digit."""
+        return isinstance(self.plan, Incremental) and self.plan.exact
+
+    def compared(self) -> pa.Schema:
+        """Returns the columns of the view that are compared.
+
+        Of a few rows these are no floating-point numbers that may differ: where large ones cancel, no tolerance is
+        right, and a row that is called wrong costs a refresh of all rows.
+        """
+        every = self.state(self.output, self.version).definition.schema.to_arrow()
+        if self.exact or not self.samples:
+            return every
+        return pa.schema([column for column in every if not pa.types.is_floating(column.type)])
+
+    def drawn_rows(self, rows: Rows, columns: Sequence[str]) -> pa.Table:
         """Reads a few rows of a table, other ones each time."""
-        state, table = self.state(what.table, what.version), self.tables[what.table]
+        state, table = self.state(rows.table, rows.version), self.tables[rows.table]
         plan = plan_scan(state, columns)
-        return drawn_rows(table.filestore.table_files(state), plan, DRAWN_ROWS, table.opened.ambient.chance)
+        schema = pa.schema([column.with_nullable(True) for column in plan.schema])
+        frames = drawn_rows(table.filestore.table_files(state), plan, DRAWN_ROWS, table.opened.ambient.chance)
+        return pa.concat_tables([schema.empty_table(), *(arrow_table(frame, schema) for frame in frames)])
 
     def require_tables(self) -> None:
         """Raises `NotFound` (``table-replaced``) if a table was dropped, or dropped and created again, meanwhile."""

@@ -28,7 +28,19 @@ from tablestore.views.plan.nodes import (
     scans_of,
 )
 from tablestore.views.plan.row_key import key_of, row_key, sources_of_key
-from tablestore.views.plan.script import OWN, Changed, Made, Matching, Query, Rows, Sampled, Script, exists, matching
+from tablestore.views.plan.script import (
+    OWN,
+    Changed,
+    Made,
+    Matching,
+    Query,
+    Rows,
+    Sampled,
+    Script,
+    distinct,
+    exists,
+    matching,
+)
 from tablestore.views.plan.view_plan import Incremental
 from tablestore.views.sql.select_text import Span
 from tablestore.views.sql.view_query import TableUse
@@ -49,7 +61,7 @@ def refresh_script(plan: Incremental, since: Mapping[str, int], until: Mapping[s
         keys = writer.touched()
         rows = writer.relation(matching(writer.new_rows(keys), plan.key, keys, plan.key))
     else:  # only tables of queries have changed that WITH names and nothing reads
-        rows = writer.no_rows()
+        rows = writer.no_rows(plan.node)
         keys = writer.relation(f"SELECT {', '.join(map(quoted, plan.key))} FROM {rows}", is_keys=True)
     return Script(dict(writer.relations), keys, rows)
 
@@ -70,7 +82,7 @@ def check_script(plan: Incremental, versions: Mapping[str, int], output: Rows) -
     listed = ", ".join(map(quoted, plan.key))
     keys = writer.touched()
     if not (isinstance(plan.node, Block) and writer.has_images(plan.node)):
-        drawn = writer.reading(Sampled(output.table, output.version))
+        drawn = writer.reading(Sampled(output))
         keys = writer.relation(distinct([f"SELECT {listed} FROM {one}" for one in (keys, drawn)]), is_keys=True)
     rows = writer.relation(matching(writer.new_rows(keys), plan.key, keys, plan.key))
     stored = writer.reading(Matching(output, plan.key, keys, plan.key))
@@ -139,16 +151,18 @@ class _Writer:
             return self._images(node, new=True)
         return self._restricted(node, [_column(node, name) for name in key], keys, key, new=True)
 
-    def no_rows(self) -> str:
-        """Returns the relation with the columns of the result and no rows."""
-        return self.relation(f"SELECT * FROM {self._all(self.plan.node, new=True)} WHERE false")
+    def no_rows(self, node: Node, *, new: bool = True) -> str:
+        """Returns the relation with the columns of a node and no rows."""
+        return self.relation(f"SELECT * FROM {self._all(node, new)} WHERE false")
 
     def has_images(self, block: Block) -> bool:
         """Returns whether the images of the query are all new rows of the keys that changes reach, each once."""
         if self.plan.given:
             return False  # rows that have not changed may have the key of one that has, and that is an error
-        if block.form is Form.PARTITIONS or self.samples:
-            return block.form is Form.PARTITIONS
+        if block.form is Form.PARTITIONS:
+            return True
+        if self.samples:
+            return False  # rows of stored keys are computed, too
         # a key of the result is that of the only input that has changed
         own = block.form is Form.ROWS and sources_of_key(block.inputs) == self._changed(block)
         return own and self._has_each_once(block)
@@ -173,7 +187,7 @@ class _Writer:
     def _images_of(self, node: Node, new: bool) -> str:
         match node:
             case Scan():
-                return self.reading(self._drawn(node.table) if self.samples else Changed(node.table, new))
+                return self.reading(Sampled(self._rows(node.table, new)) if self.samples else Changed(node.table, new))
             case UnionAll():
                 # a branch that has not changed stays for its types, by which those of the others may become wider
                 return self._united(node, [self._images_or_none(one, new) for one in node.branches])
@@ -247,9 +261,7 @@ class _Writer:
                 return self._united(node, [self._all(one, new) for one in node.branches])
 
     def _images_or_none(self, block: Block, new: bool) -> str:
-        if self.has_changed(block):
-            return self._images(block, new)
-        return self.relation(f"SELECT * FROM {self._all(block, new)} WHERE false")
+        return self._images(block, new) if self.has_changed(block) else self.no_rows(block, new=new)
 
     def _united(self, node: UnionAll, relations: Sequence[str]) -> str:
         names = columns_of(node)
@@ -349,9 +361,6 @@ class _Writer:
         """The versions in which rows are looked at: for each whether it is the later one."""
         return (True,) if self.samples else (False, True)
 
-    def _drawn(self, table: str) -> Sampled:
-        return Sampled(table, self.until[table])
-
     def _rows(self, table: str, new: bool) -> Rows:
         return Rows(table, (self.until if new else self.since)[table])
 
@@ -389,7 +398,3 @@ def _text(block: Block, name: Name | Term) -> str:
     if isinstance(name, Term):
         return name.text
     return block.inputs[name.source].text_of(name.column)
-
-
-def distinct(queries: Sequence[str]) -> str:
-    return "SELECT DISTINCT * FROM (\n{}\n)".format("\nUNION ALL ".join(queries))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from filestore.model.names import quoted
 
-__all__ = ["OWN", "Changed", "Made", "Matching", "Query", "Rows", "Sampled", "Script", "exists", "matching"]
+__all__ = ["OWN", "Changed", "Made", "Matching", "Query", "Rows", "Sampled", "Script", "distinct", "exists", "matching"]
 
 OWN = "_tablestore_"
 """Names of relations and columns that begin so are ours."""
@@ -41,15 +41,13 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """A few rows of a table, drawn at random.
+    """A few of the rows of a table in one version, drawn at random.
 
     Attributes:
-        table: ``database.table``.
-        version: The version.
+        rows: The rows.
     """
 
-    table: str
-    version: int
+    rows: Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +102,11 @@ class Script:
     keys: str
     rows: str
     stored: str = ""
+
+
+def distinct(queries: Sequence[str]) -> str:
+    """Returns a query of the rows of several queries, each row once."""
+    return "SELECT DISTINCT * FROM (\n{}\n)".format("\nUNION ALL ".join(queries))
 
 
 def exists(keys: str, columns: Sequence[str], values: Sequence[str]) -> str:

@@ -71,9 +71,8 @@ class Subqueries:
         check_groups(inner)
         text = self._from_of_subquery(inner, select)
         inputs = self.inputs_of(text)
-        every = Scope(tuple(replace(source, visible=True) for source in inputs))
         for condition in conditions_of_joins(inner):
-            list(every.roots(condition))  # raises if one is a column of the query around it
+            list(_every(inputs).roots(condition))  # raises if one is a column of the query around it
         for source in inputs:
             _check_own_names(source.node)
         pairs = list(correlated(inner, Scope(inputs), scope))
@@ -103,6 +102,11 @@ class Subqueries:
         raise NotPlainError("it has a subquery in an expression that is no plain SELECT")
 
 
+def _every(inputs: tuple[Input, ...]) -> Scope:
+    """Returns the scope of ON: that of all that FROM joins, also by a semi-join."""
+    return Scope(tuple(replace(source, visible=True) for source in inputs if source.span is not None))
+
+
 def _check_own_names(node: Node) -> None:
     """Raises `NotPlainError` if a subquery in FROM of another one may have a column of the query around that."""
     match node:
@@ -110,7 +114,7 @@ def _check_own_names(node: Node) -> None:
             for branch in node.branches:
                 _check_own_names(branch)
         case Block():
-            scope = Scope(tuple(replace(source, visible=True) for source in node.inputs if source.span is not None))
+            scope = _every(node.inputs)
             for part in (*expressions_of(node.text.tree), *conditions_of_joins(node.text.tree)):
                 if any(walked(part, exp.Query)):
                     raise NotPlainError("it has a subquery within one of an expression")

@@ -18,7 +18,7 @@ __all__ = ["Read", "Row", "State", "make_relations", "result"]
 Row = tuple[object, ...]
 State = Mapping[str, Sequence[Row]]
 """The rows of each table."""
-Read = Callable[[Rows | Changed | Sampled], tuple[Sequence[str], Sequence[Row]]]
+Read = Callable[[Rows | Changed], tuple[Sequence[str], Sequence[Row]]]
 """Returns the columns and the rows of what a script reads."""
 
 
@@ -26,8 +26,10 @@ def make_relations(database: sqlite3.Connection, script: Script, read: Read) -> 
     """Makes each relation of a script a table."""
     for name, made in script.relations.items():
         match made:
-            case Rows() | Changed() | Sampled():
+            case Rows() | Changed():
                 _put(database, name, *read(made))
+            case Sampled():
+                _put(database, name, *read(made.rows))
             case Matching():
                 _put(database, f"{name}_rows", *read(made.rows))
                 _make(database, name, made.text(f"{name}_rows"))

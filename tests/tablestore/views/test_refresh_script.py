@@ -22,7 +22,7 @@ from tablestore.local_sql.programs import Read, translated
 from tablestore.views.engines.local_engine import Relation, relations_of
 from tablestore.views.plan.nodes import Block, Form
 from tablestore.views.plan.refresh_script import check_script, refresh_script
-from tablestore.views.plan.script import Changed, Matching, Rows, Sampled, Script
+from tablestore.views.plan.script import Changed, Matching, Rows, Script
 from tablestore.views.plan.view_plan import Incremental, plan_view
 from tablestore.views.sql.place import Place
 from tablestore.views.sql.view_query import ViewQuery, view_of_statement
@@ -260,7 +260,7 @@ def _checked(
     script = check_script(plan, dict.fromkeys(TABLES, 0), Rows("view", 0))
 
     def differs(stored: Counter[Row]) -> bool:
-        def read(what: Rows | Changed | Sampled) -> tuple[Sequence[str], Sequence[Row]]:
+        def read(what: Rows | Changed) -> tuple[Sequence[str], Sequence[Row]]:
             assert not isinstance(what, Changed)
             if what.table == "view":
                 return columns, list(stored.elements())
@@ -369,8 +369,7 @@ def _run(
 ) -> tuple[set[Row], Counter[Row]]:
     """Returns the keys that a script finds, and the new rows."""
 
-    def read(what: Rows | Changed | Sampled) -> tuple[Sequence[str], Sequence[Row]]:
-        assert not isinstance(what, Sampled)
+    def read(what: Rows | Changed) -> tuple[Sequence[str], Sequence[Row]]:
         return COLUMNS[what.table], _read(what, old, new)
 
     make_relations(database, script, read)
